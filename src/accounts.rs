@@ -12,6 +12,7 @@ mod half_sign_ins;
 mod id;
 mod import;
 mod list;
+mod newer;
 mod passkeys;
 mod profiles;
 mod proofs;
@@ -74,7 +75,7 @@ pub use tokens::{
     AdminScope, ApiToken, ApiTokens, MOST_SCOPES, MOST_TOKENS, NewToken, ProgramScope, ScopesError,
     TokenBearer, TokenEntry, TokenId, TokenScopes, TokenUse,
 };
-pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
+pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError, folded};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
@@ -152,6 +153,11 @@ impl Accounts {
     }
 
     async fn insert(&self, account: Account) -> Result<Account, CreateError> {
+        // The table knows of no other spellings. Of a name with a final sigma an older version may have stored one.
+        let [.., older] = account.login.spellings();
+        if older != account.login && self.find(&older).await.map_err(CreateError::Db)?.is_some() {
+            return Err(CreateError::LoginTaken);
+        }
         // By the clock that messages are counted by, because the two are compared.
         let since = match &account.phone {
             Some(_) => Some(self.db.now(&self.clock).await.map_err(CreateError::Db)?),
@@ -192,7 +198,7 @@ impl Accounts {
     fn fresh(&self, login: &Username, phc: Option<&Phc>, phone: Option<&Phone>, roles: Roles) -> Account {
         Account {
             id: AccountId::random(&self.entropy),
-            login: login.clone(),
+            login: login.clone().standard(),
             password_hash: phc.cloned(),
             password_version: 0,
             password_failures: 0,
@@ -207,7 +213,8 @@ impl Accounts {
     }
 
     pub async fn find(&self, login: &Username) -> Result<Option<Account>, DbError> {
-        self.one(BY_LOGIN, &[login.as_str()]).await
+        let spellings = login.spellings();
+        self.one(BY_LOGIN, &spellings.each_ref().map(Username::as_str)).await
     }
 
     pub async fn find_by_phone(&self, phone: &Phone) -> Result<Option<Account>, DbError> {
@@ -294,7 +301,14 @@ impl From<sqlx::Error> for CreateError {
     }
 }
 
-const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
+/// Whether `a` has one of three spellings: the one that has the first of them.
+macro_rules! is_spelt {
+    () => {
+        "a.login IN ($1, $2, $3) ORDER BY CASE a.login WHEN $1 THEN 0 WHEN $2 THEN 1 ELSE 2 END LIMIT 1"
+    };
+}
+
+const BY_LOGIN: &str = concat!("SELECT * FROM accounts a WHERE ", is_spelt!());
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
 const BY_PHONE: &str = "SELECT * FROM accounts WHERE phone = $1";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
@@ -507,10 +521,15 @@ impl Accounts {
         login: &Username,
         device: DeviceId,
     ) -> Result<Option<(Account, DeviceFailures)>, DbError> {
-        const SQL: &str = "SELECT a.*, COALESCE(d.failures, 0) AS device_failures,
+        const SQL: &str = concat!(
+            "SELECT a.*, COALESCE(d.failures, 0) AS device_failures,
             CASE WHEN d.spent_at IS NULL THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END AS device_spent
-            FROM accounts a LEFT JOIN device_failures d ON d.account = a.id AND d.device = $2 WHERE a.login = $1";
-        let row: Option<DeviceRow> = self.one(SQL, &[login.as_str(), &device.to_string()]).await?;
+            FROM accounts a LEFT JOIN device_failures d ON d.account = a.id AND d.device = $4 WHERE ",
+            is_spelt!()
+        );
+        let ([typed, standard, folded], device_id) = (login.spellings(), device.to_string());
+        let keys = [typed.as_str(), standard.as_str(), folded.as_str(), &device_id];
+        let row: Option<DeviceRow> = self.one(SQL, &keys).await?;
         Ok(row.map(|DeviceRow { account, device_failures: failures, device_spent }| {
             (account, DeviceFailures { device, failures, spent: device_spent != 0 })
         }))

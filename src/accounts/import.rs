@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use zeroize::Zeroizing;
 
 use super::stored_hash::HashCost;
-use super::{AccountId, Accounts, Factors, Phc, Profile, TotpSecret, Username};
+use super::{AccountId, Accounts, Factors, Phc, Profile, TotpSecret, Username, folded};
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::{Phone, PhoneError};
 
@@ -184,11 +184,19 @@ async fn insert_profiles(tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> 
 async fn conflicts(tx: &mut Tx, rows: &[ImportRow]) -> Result<Vec<(usize, ImportConflict)>, DbError> {
     let mut found = Vec::new();
     for (first, batch) in (0..).step_by(BATCH).zip(rows.chunks(BATCH)) {
-        let logins = batch.iter().map(|row| Some(row.login.as_str()));
+        // An older version may have stored a name with a final sigma in another spelling.
+        let folded: Vec<_> = batch.iter().map(|row| folded(row.login.as_str())).collect();
+        let logins: Vec<_> = batch
+            .iter()
+            .map(|row| row.login.as_str())
+            .chain(folded.iter().map(AsRef::as_ref))
+            .map(Some)
+            .collect();
         let phones = batch.iter().map(|row| row.phone.as_ref().map(Phone::as_str));
-        let (logins, phones) = (taken(tx, "login", logins).await?, taken(tx, "phone", phones).await?);
-        for (row, ImportRow { login, phone, .. }) in (first..).zip(batch) {
-            match logins.get(login.as_str()) {
+        let (logins, phones) =
+            (taken(tx, "login", logins.into_iter()).await?, taken(tx, "phone", phones).await?);
+        for ((row, ImportRow { login, phone, .. }), folded) in (first..).zip(batch).zip(&folded) {
+            match logins.get(login.as_str()).or_else(|| logins.get(&**folded)) {
                 Some(true) => found.push((row, ImportConflict::LoginDeleted)),
                 Some(false) => found.push((row, ImportConflict::LoginTaken)),
                 None => {}
@@ -351,7 +359,7 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
             None => return self.wrong("login", "is missing"),
         };
         let login = match Username::parse(&text) {
-            Ok(login) => login,
+            Ok(login) => login.standard(),
             Err(error) => return self.wrong("login", &format!("cannot be used: {error}")),
         };
         if let Some(first) = self.logins.get(&login) {

@@ -1,9 +1,7 @@
 //! The logins of other programs: a realm's name, and names in it.
 
-use precis_profiles::Nickname;
-use precis_profiles::precis_core::profile::PrecisFastInvocation;
-
 use super::id::AccountId;
+use super::newer::enforce_nickname;
 use crate::config::is_custom_name;
 use crate::secret::{SubKey, hidden_debug};
 
@@ -51,7 +49,7 @@ impl RealmLogin {
             return Err(RealmLoginError::Length);
         }
         let fold = |text: &str| {
-            let fit = Nickname::enforce(text).map_err(|_| RealmLoginError::Character)?;
+            let fit = enforce_nickname(text).map_err(|_| RealmLoginError::Character)?;
             Ok(fit.to_lowercase().replace('ς', "σ").replace('ß', "ss"))
         };
         let name = fold(&fold(input)?)?;

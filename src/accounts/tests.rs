@@ -23,6 +23,7 @@ fn phone(last: u8) -> Phone {
 
 on_both_databases!(
     what_was_created_is_found,
+    a_final_sigma_makes_no_second_account_and_those_that_there_are_stay_apart,
     of_fifty_that_ask_for_one_login_at_once_one_gets_it,
     of_two_instances_that_start_at_once_one_makes_the_first_admin,
     a_user_is_no_admin_and_may_hold_the_admins_login,
@@ -43,6 +44,36 @@ async fn what_was_created_is_found(database: TestDatabase) {
     assert_eq!(accounts.by_id(made.id).await.unwrap(), Some(made));
     assert_eq!(accounts.find(&name("bob")).await.unwrap(), None);
     assert_eq!(accounts.by_id(AccountId::random(&Entropy::Os)).await.unwrap(), None);
+}
+
+async fn a_final_sigma_makes_no_second_account_and_those_that_there_are_stay_apart(database: TestDatabase) {
+    const SPELLINGS: [&str; 3] = ["σίσυφος", "ΣΊΣΥΦΟΣ", "σίσυφοσ"];
+    let accounts = accounts(&database.url).await;
+    let found = async |text: &str| accounts.find(&name(text)).await.unwrap().map(|account| account.id);
+    let made = accounts.create(&name("σίσυφοσ"), &phc("one"), Roles::default()).await.unwrap();
+    assert_eq!(made.login.as_str(), "σίσυφος");
+    for text in SPELLINGS {
+        assert_eq!(found(text).await, Some(made.id), "{text}");
+        let device = accounts.find_from(&name(text), DeviceId::from([1; 16])).await.unwrap();
+        assert_eq!(device.map(|(account, _)| account.id), Some(made.id), "{text}");
+        let again = accounts.create(&name(text), &phc("two"), Roles::default()).await;
+        assert!(matches!(again, Err(CreateError::LoginTaken)), "{text}");
+    }
+    // As an older version stored them, which took each spelling for a name.
+    let rename = async |id: AccountId, login: &str| {
+        const SQL: &str = "UPDATE accounts SET login = $1 WHERE id = $2";
+        execute!(&accounts.db => query(SQL).bind(login).bind(id.to_string())).unwrap();
+    };
+    rename(made.id, "σίσυφοσ").await;
+    for text in SPELLINGS {
+        assert_eq!(found(text).await, Some(made.id), "{text}");
+        let again = accounts.create(&name(text), &phc("two"), Roles::default()).await;
+        assert!(matches!(again, Err(CreateError::LoginTaken)), "{text}");
+    }
+    let other = accounts.create(&name("bob"), &phc("two"), Roles::default()).await.unwrap();
+    rename(other.id, "σίσυφος").await;
+    assert_eq!(found("σίσυφος").await, Some(other.id));
+    assert_eq!(found("σίσυφοσ").await, Some(made.id));
 }
 
 async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it(database: TestDatabase) {

@@ -1,10 +1,11 @@
 //! Usernames: which are valid, and the canonical form in which two spellings of one are the same.
 
-use precis_profiles::UsernameCaseMapped;
+use std::borrow::Cow;
+
 use precis_profiles::precis_core::Error as Precis;
-use precis_profiles::precis_core::profile::PrecisFastInvocation;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
 
+use super::newer::enforce_username;
 use crate::secret::hidden_debug;
 
 /// Characters after mapping. Enough for the local part of an e-mail address (RFC 5321: 64).
@@ -61,7 +62,7 @@ impl Username {
         if input.chars().any(char::is_whitespace) {
             return Err(UsernameError::Whitespace);
         }
-        let name = UsernameCaseMapped::enforce(input).map_err(|error| match error {
+        let name = enforce_username(input).map_err(|error| match error {
             // The characters were accepted by then; what is left is the Bidi rule (RFC 5893).
             Precis::Invalid => UsernameError::Direction,
             Precis::BadCodepoint(_) | Precis::Unexpected(_) => UsernameError::Character,
@@ -69,7 +70,7 @@ impl Username {
         Self::check(&name)?;
         // If a second mapping gives another name, the number of mappings would decide whether the two are one
         // account (RFC 8264, section 7).
-        if UsernameCaseMapped::enforce(&*name).ok().as_deref() != Some(&*name) {
+        if enforce_username(&name).ok().as_deref() != Some(&*name) {
             return Err(UsernameError::Character);
         }
         Ok(Self(name.into_owned()))
@@ -98,6 +99,29 @@ impl Username {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The spelling of a new account. Greek has one capital for σ and for ς, which ends a word, so that nobody can tell which
+    /// of them was meant.
+    #[must_use]
+    pub fn standard(self) -> Self {
+        match self.0.contains(SIGMAS) {
+            // Rust knows where a word ends (Unicode's Final_Sigma).
+            true => Self(self.0.replace(SIGMAS, "Σ").to_lowercase()),
+            false => self,
+        }
+    }
+
+    /// The spellings of an account that this may name, the likeliest first. An older version took each as it was typed.
+    pub fn spellings(&self) -> [Self; 3] {
+        [self.clone(), self.clone().standard(), Self(folded(&self.0).into_owned())]
+    }
+}
+
+const SIGMAS: [char; 2] = ['σ', 'ς'];
+
+/// The same for all spellings of a name.
+pub fn folded(name: &str) -> Cow<'_, str> {
+    if name.contains('ς') { name.replace('ς', "σ").into() } else { name.into() }
 }
 
 /// Most names are plain, and RFC 8265 maps them to themselves. Finding that out by its rules would take
@@ -122,10 +146,27 @@ mod tests {
     fn plain_letters_are_mapped_to_themselves() {
         for letter in (' '..='~').filter(|letter| is_plain(&letter.to_string())) {
             for name in [format!("{letter}"), format!("a{letter}"), format!("{letter}{letter}z")] {
-                assert_eq!(UsernameCaseMapped::enforce(name.as_str()).unwrap(), name);
+                assert_eq!(enforce_username(&name).unwrap(), name);
             }
         }
         assert!(is_plain("alice.b_c-9") && !is_plain("Alice") && !is_plain("a b") && !is_plain("a@b"));
+    }
+
+    #[test]
+    fn a_final_sigma_makes_no_other_name() {
+        let name = |text: &str| Username::parse(text).unwrap();
+        for text in ["ΣΊΣΥΦΟΣ", "σίσυφος", "σίσυφοσ", "Σίσυφος"] {
+            assert_eq!(name(text).standard().as_str(), "σίσυφος", "{text}");
+            assert_eq!(folded(name(text).as_str()), "σίσυφοσ", "{text}");
+            let spellings = name(text).spellings().map(|name| name.0);
+            assert_eq!(spellings[0], name(text).0, "as it was typed first");
+            assert!(["σίσυφος", "σίσυφοσ"].iter().all(|known| spellings.iter().any(|it| it == known)));
+        }
+        assert_eq!(name("alice").spellings(), [name("alice"), name("alice"), name("alice")]);
+        for text in ["σίσυφος", "ς", "σ", "οδυσσεύς-2"] {
+            let standard = name(text).standard();
+            assert_eq!(name(standard.as_str()).standard(), standard, "{text}");
+        }
     }
 
     #[test]
@@ -135,6 +176,7 @@ mod tests {
         assert_eq!(canonical("e\u{301}lodie").unwrap(), canonical("ÉLODIE").unwrap(), "combining marks");
         assert_eq!(canonical("Å").unwrap(), canonical("a\u{30a}").unwrap(), "the ångström sign's letter");
         assert_eq!(canonical("张三").unwrap(), "张三");
+        assert_eq!(canonical("王\u{2b82f}").unwrap(), "王\u{2b82f}", "Han of 2015");
         assert_eq!(canonical("o'brien-2.jr_").unwrap(), "o'brien-2.jr_");
         for text in ["alice ", " alice", "alice\n", "\u{3000}alice\u{a0}"] {
             assert_eq!(canonical(text).unwrap(), "alice", "{text:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::{Bucket, Limit, LimitMode, LogPeek, RuleAction, StoreError};
 
-use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
+use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username, folded};
 use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::RequestOrigin;
@@ -192,11 +192,12 @@ impl AccountSubject {
     }
 }
 
-/// The subject of an account in its limit; for one that does not exist, its name.
+/// The subject of an account in its limit; for one that does not exist, its name, however it is spelt: an account has one
+/// budget for all spellings, too.
 pub fn account_subject(name: &str, account: Option<AccountId>) -> Vec<u8> {
     match account {
         Some(id) => account_key(id).to_vec(),
-        None => [b"name ", name.as_bytes()].concat(),
+        None => [b"name ", folded(name).as_bytes()].concat(),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::support::setup::max;
 on_both_stores!(
     a_new_account_is_signed_in,
     a_taken_name_is_a_conflict_in_every_spelling,
+    a_greek_name_is_one_with_either_sigma,
     each_field_at_fault_is_named,
     registrations_of_one_address_are_limited,
     two_hundred_at_once_have_their_neighbour_challenged_and_not_refused,
@@ -40,6 +41,27 @@ async fn a_taken_name_is_a_conflict_in_every_spelling(store: Store) {
         assert_eq!((answer.status, answer.problem()), (409, "login-taken"));
         assert!(answer.cookie("gh_session").is_none());
         assert_eq!(client.get("/api/v1/session").await.status, 401);
+    }
+}
+
+async fn a_greek_name_is_one_with_either_sigma(store: Store) {
+    let app = TestApp::start(store).await;
+    app.register("σίσυφος").await;
+    for login in ["σίσυφος", "ΣΊΣΥΦΟΣ", "σίσυφοσ"] {
+        assert_eq!(app.client().register(login, PASSWORD).await.problem(), "login-taken", "{login}");
+        let signed_in = app.client().login(login, PASSWORD).await;
+        assert_eq!((signed_in.status, &signed_in.body["user"]["login"]), (200, &"σίσυφος".into()), "{login}");
+    }
+    // A name that nobody has is counted in the same way, so that the count tells nothing.
+    for [first, other] in [["σίσυφος", "ΣΊΣΥΦΟΣ"], ["οδυσσεύς", "ΟΔΥΣΣΕΎΣ"]] {
+        for login in [first, other, first] {
+            assert_eq!(app.client().login(login, "a wrong password").await.status, 401, "{login}");
+        }
+        assert_eq!(
+            app.client().login(other, "a wrong password").await.problem(),
+            "captcha-required",
+            "{other}"
+        );
     }
 }
 
