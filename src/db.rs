@@ -184,6 +184,14 @@ impl Db {
         };
         let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE, Durability::Durable);
         let exclusive = exclusive.await.map_err(ConnectError::Connect)?;
+        let (mut one, mut other) = (
+            all.acquire().await.map_err(ConnectError::Connect)?,
+            exclusive.acquire().await.map_err(ConnectError::Connect)?,
+        );
+        if !session::are_kept(&mut one, &mut other).await.map_err(ConnectError::Connect)? {
+            return Err(ConnectError::Pooler);
+        }
+        drop((one, other));
         let mut migrating = all.acquire().await.map_err(ConnectError::Connect)?;
         session::set_up_to_migrate(&mut migrating).await.map_err(ConnectError::Connect)?;
         migrations("postgres").run_direct(None, &mut *migrating, false).await?;
@@ -589,6 +597,10 @@ pub enum ConnectError {
     File { path: PathBuf, reason: std::io::Error },
     #[error("database.url: cannot connect: {0}")]
     Connect(sqlx::Error),
+    #[error(
+        "database.url: a pooler between gives each transaction another session of PostgreSQL; set pool_mode = session in PgBouncer, or connect to PostgreSQL itself"
+    )]
+    Pooler,
     #[error("database.url: cannot connect to PostgreSQL at {server}: {reason}")]
     Unreachable { server: String, reason: String },
     #[error(

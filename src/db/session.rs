@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnectionMetadata;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, query_scalar};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, raw_sql};
 use tokio::time::Instant;
 
 /// Whether it must survive a power failure once it is committed.
@@ -56,12 +56,23 @@ pub async fn set_up_to_migrate(session: &mut PgConnection) -> Result<(), sqlx::E
 /// does it. One round trip.
 pub async fn takes_writes(session: &mut PgConnection) -> Result<(), sqlx::Error> {
     const SQL: &str = "SELECT current_setting('transaction_read_only') = 'on'";
-    let read_only: bool = query_scalar(SQL).fetch_one(session).await?;
+    let read_only: bool = raw_sql(SQL).fetch_one(session).await?.try_get(0)?;
     if read_only {
         let reason = "it takes no writes: it is a standby, or default_transaction_read_only is on";
         return Err(sqlx::Error::Configuration(reason.into()));
     }
     Ok(())
+}
+
+/// Whether two connections have a session each. They have not if something between gives a session of the server to whoever
+/// has a transaction to run: settings get lost then, and statements that one has prepared are met by the other.
+pub async fn are_kept(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    // A setting that nobody has. No statement is prepared before: that alone may fail.
+    const MARK: &str = "SET gatehouse.connection = 'one'";
+    const READ: &str = "SELECT COALESCE(current_setting('gatehouse.connection', true), '')";
+    one.execute(MARK).await?;
+    let seen: String = raw_sql(READ).fetch_one(other).await?.try_get(0)?;
+    Ok(seen.is_empty())
 }
 
 /// Connections from before it lead to a server that has ended, does not answer or takes no writes, though their name may

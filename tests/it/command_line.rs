@@ -11,6 +11,7 @@ mod gate;
 mod key_loss;
 mod key_rotation;
 mod output;
+mod pooler;
 mod resealing;
 
 use std::os::unix::fs::PermissionsExt;

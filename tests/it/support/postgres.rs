@@ -103,6 +103,60 @@ impl Drop for PostgresServer {
     }
 }
 
+/// A PgBouncer in front of a PostgreSQL.
+pub struct PgBouncer {
+    process: Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl PgBouncer {
+    pub async fn start(server: &PostgresServer, pool_mode: &str) -> Self {
+        for _ in 1..TRIES {
+            if let Some(bouncer) = Self::try_start(server, pool_mode).await {
+                return bouncer;
+            }
+        }
+        Self::try_start(server, pool_mode).await.expect("a PgBouncer that comes up")
+    }
+
+    async fn try_start(server: &PostgresServer, pool_mode: &str) -> Option<Self> {
+        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={} user=gatehouse\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}
+            unix_socket_dir =\nauth_type = any\nmax_db_connections = 30\npool_mode = {pool_mode}
+            ignore_startup_parameters = extra_float_digits\n",
+            server.port
+        );
+        // A line that begins with a space continues nothing, but is none either.
+        let settings: String = settings.lines().map(|line| format!("{}\n", line.trim())).collect();
+        std::fs::write(folder.path().join("pgbouncer.ini"), settings).unwrap();
+        own(folder.path());
+        let mut process = command("/usr/sbin/pgbouncer", folder.path()).arg("pgbouncer.ini").spawn().unwrap();
+        for _ in 0..2000 {
+            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+                return Some(Self { process, port, _folder: folder });
+            }
+            if process.try_wait().unwrap().is_some() {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await; // a process that starts has no clock to advance
+        }
+        None
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://gatehouse@127.0.0.1:{}/{database}", self.port)
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 fn serve(port: u16, folder: &Path) -> Child {
     let address = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="];
     let mut server = command(program("postgres"), folder);
