@@ -137,7 +137,7 @@ pub fn app(
                 .on(GET_ALONE, delivery_reports::take)
                 .on(POST, delivery_reports::take),
         )
-        .service(at("/wforce/").on(POST, programs::wforce::take))
+        .service(at("/wforce/").on(GET_ALONE, programs::wforce::take).on(POST, programs::wforce::take))
         .service(at("/.well-known/openid-configuration").on(GET, oidc::discovery::show))
         .service(
             at("/oauth/authorize")

@@ -52,6 +52,14 @@ struct NoAttributes {}
 enum PolicyCommand {
     Allow,
     Report,
+    /// What monitors of weakforced ask.
+    Ping,
+}
+
+/// What weakforced answers to everything but a question.
+#[derive(Serialize)]
+struct Acknowledgement {
+    status: &'static str,
 }
 
 pub async fn take(
@@ -92,8 +100,9 @@ async fn answer(
                 // The slot lapses, which counts as a failure.
                 log_failure(&error);
             }
-            Ok(accept())
+            Ok(acknowledge())
         }
+        (PolicyCommand::Ping, _) => Ok(acknowledge()),
     }
 }
 
@@ -136,6 +145,7 @@ fn parse_query(query: &str) -> (Option<PolicyCommand>, Locale) {
         match (&*name, &*value) {
             ("command", "allow") => command = Some(PolicyCommand::Allow),
             ("command", "report") => command = Some(PolicyCommand::Report),
+            ("command", "ping") => command = Some(PolicyCommand::Ping),
             ("lang", code) => locale = Locale::named(code).unwrap_or(locale),
             _ => {}
         }
@@ -144,7 +154,11 @@ fn parse_query(query: &str) -> (Option<PolicyCommand>, Locale) {
 }
 
 fn unknown_command() -> Problem {
-    Problem::wrong("command", "Send allow or report.")
+    Problem::wrong("command", "Send allow, report or ping.")
+}
+
+fn acknowledge() -> HttpResponse {
+    HttpResponse::Ok().json(Acknowledgement { status: "ok" })
 }
 
 fn accept() -> HttpResponse {

@@ -266,9 +266,9 @@ async fn nothing_that_a_client_can_send_is_an_error() {
         br#"{"login":"ada","login":"bob"}"#,
     ];
     for body in bodies {
-        for (command, status) in [("allow", -1), ("report", 0)] {
+        for (command, status) in [("allow", json!(-1)), ("report", json!("ok"))] {
             let answer = mail.post(command, body.to_vec()).await;
-            assert_eq!((answer.status, &answer.body["status"]), (200, &json!(status)), "{}", answer.text);
+            assert_eq!((answer.status, &answer.body["status"]), (200, &status), "{}", answer.text);
         }
     }
     let huge = json!({ "login": "ada", "remote": "1.2.3.4", "attrs": "x".repeat(100_000) });
@@ -303,7 +303,7 @@ async fn names_without_an_address_do_not_use_up_each_others() {
 
 #[tokio::test]
 async fn the_answer_is_weakforceds() {
-    let (_app, _, mail) = mail(Store::Memory).await;
+    let (app, _, mail) = mail(Store::Memory).await;
     let accepted = mail.post("allow", from(HOME, "one", "001").body().to_string()).await;
     assert_eq!(accepted.text, r#"{"status":0,"msg":"","r_attrs":{}}"#);
     mail.use_up_at(HOME).await;
@@ -312,7 +312,12 @@ async fn the_answer_is_weakforceds() {
     assert_eq!(refused.body, json!({ "status": -1, "msg": said, "r_attrs": {} }));
     let chinese = mail.post("allow&lang=zh-CN", from(HOME, "two", "002").body().to_string()).await;
     assert_eq!(chinese.body["msg"], "登录失败次数过多。请等一分钟后再试。");
-    for command in ["", "ping", "Allow"] {
+    let report = mail.post("report", from(HOME, "one", "001").reported(true, false).to_string()).await;
+    assert_eq!(report.text, r#"{"status":"ok"}"#);
+    let pinged = app.client().http.get(format!("{}/wforce/?command=ping", app.url)).bearer_auth(&mail.token);
+    assert_eq!(Answer::read(pinged.send().await.unwrap()).await.text, r#"{"status":"ok"}"#);
+    assert_eq!(app.client().get("/wforce/?command=ping").await.status, 401);
+    for command in ["", "stats", "Allow"] {
         let answer = mail.post(command, from(HOME, "one", "001").body().to_string()).await;
         assert_eq!((answer.status, &answer.body["errors"][0]["field"]), (422, &json!("command")));
     }

@@ -25,8 +25,24 @@ pub struct Dovecot {
 pub struct ImapClient(BufReader<TcpStream>);
 
 impl Dovecot {
-    /// Waits until it greets. `policy` is the address of the policy server with its token as the password.
+    /// It asks this policy server, whose address has its token as the password.
     pub async fn start(policy: &str) -> Self {
+        let asks = format!(
+            "auth_policy_server_url = {policy}
+auth_policy_hash_nonce = one-of-these-servers
+auth_policy_server_timeout_msecs = 30000
+auth_policy_reject_on_fail = yes
+passdb {{
+  driver = static
+  args = password={PASSWORD}
+}}
+"
+        );
+        Self::start_with(&asks).await
+    }
+
+    /// Waits until it greets.
+    pub async fn start_with(settings: &str) -> Self {
         let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
         let mail = folder.path().join("mail");
         std::fs::create_dir(&mail).unwrap();
@@ -34,7 +50,7 @@ impl Dovecot {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&mail, Permissions::from_mode(0o777)).unwrap();
         let conf = folder.path().join("dovecot.conf");
-        std::fs::write(&conf, configuration(folder.path(), port, policy)).unwrap();
+        std::fs::write(&conf, configuration(folder.path(), port, settings)).unwrap();
         let output = || std::fs::File::options().create(true).append(true).open(folder.path().join("out"));
         let mut dovecot = Command::new("/usr/sbin/dovecot");
         dovecot.arg("-F").arg("-c").arg(&conf).stdin(Stdio::null());
@@ -78,12 +94,28 @@ impl Dovecot {
 impl ImapClient {
     /// What a sign-in is answered.
     pub async fn login(&mut self, login: &str, password: &str) -> String {
-        let command = format!("a LOGIN {login} {password}\r\n");
+        self.ask(&format!("LOGIN {login} {password}")).await
+    }
+
+    /// What one by a token is answered, as RFC 7628 has it. Where that is no, the server sends why before.
+    pub async fn login_by_token(&mut self, login: &str, token: &str) -> String {
+        let message = format!("n,a={login},\x01auth=Bearer {token}\x01\x01");
+        let initial = data_encoding::BASE64.encode(message.as_bytes());
+        self.ask(&format!("AUTHENTICATE OAUTHBEARER {initial}")).await
+    }
+
+    async fn ask(&mut self, command: &str) -> String {
+        let command = format!("a {command}\r\n");
         self.0.get_mut().write_all(command.as_bytes()).await.unwrap();
         loop {
             let line = self.line().await;
             if let Some(answer) = line.strip_prefix("a ") {
                 return answer.trim_end().to_owned();
+            }
+            if line.starts_with('+') {
+                // What went wrong; the client says that it has read it.
+                self.0.get_mut().write_all(b"AQ==\r\n").await.unwrap();
+                continue;
             }
             assert!(line.starts_with('*'), "{line}");
         }
@@ -107,7 +139,7 @@ impl Drop for Dovecot {
 
 /// Without its own delays and penalties, so that what is refused is refused by the policy. It waits for the policy
 /// longer than its two seconds, which an answer may take on a busy machine.
-fn configuration(folder: &Path, port: u16, policy: &str) -> String {
+fn configuration(folder: &Path, port: u16, settings: &str) -> String {
     let id = |flag: &str| {
         let output = Command::new("id").arg(flag).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -153,18 +185,10 @@ service imap-login {{
     port = 0
   }}
 }}
-passdb {{
-  driver = static
-  args = password={PASSWORD}
-}}
 userdb {{
   driver = static
   args = uid={uid} gid={gid} home={folder}/mail/%u
 }}
-auth_policy_server_url = {policy}
-auth_policy_hash_nonce = one-of-these-servers
-auth_policy_server_timeout_msecs = 30000
-auth_policy_reject_on_fail = yes
-"
+{settings}"
     )
 }
