@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use gatehouse::accounts::{FirstFactor, NewGrant, SignInClient, Username};
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::clock::Clock;
-use gatehouse::config::{self, LiveHandle};
+use gatehouse::config::{self, LiveHandle, SigningAlgorithm};
 use gatehouse::db::{Db, DbError, DbLock, Tx};
 use gatehouse::oidc::TokenKeys;
 use gatehouse::web::http::services::Services;
@@ -267,7 +267,7 @@ impl Server {
         let services = application.services.clone();
         tokio::spawn(application.serve().unwrap().run());
         let keys = services.token_keys.clone();
-        while !keys.is_ready() {
+        while !keys.is_ready(SigningAlgorithm::Rs256) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let (mut session, mut access, mut all) = (String::new(), String::new(), Vec::new());
@@ -356,7 +356,8 @@ async fn read(bounds: Data<Bounds>) -> HttpResponse {
 async fn write(bounds: Data<Bounds>, _: web::Bytes) -> HttpResponse {
     let number = bounds.number.fetch_add(1, Ordering::Relaxed);
     let claims = json!({ "sub": bounds.session, "iat": number });
-    let signed = insert(&bounds.db, number).await.map(|()| bounds.keys.sign(&claims, "JWT"));
+    let signed =
+        insert(&bounds.db, number).await.map(|()| bounds.keys.sign(SigningAlgorithm::Rs256, &claims, "JWT"));
     match signed {
         Ok(Ok(token)) => HttpResponse::Ok().json(json!({ "id_token": token })),
         _ => HttpResponse::InternalServerError().finish(),

@@ -34,7 +34,7 @@ use crate::login::{
     LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
-use crate::oidc::{LogoutNotices, RefusedRedirects, TokenKeys, WrongCalls};
+use crate::oidc::{LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
 use crate::secret::{KeyFile, KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
@@ -200,8 +200,14 @@ impl Application {
         .under(live.clone());
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
-        let token_keys =
-            TokenKeys::new(db.clone(), clock.clone(), entropy.clone(), audit.clone(), &master, settings.oidc);
+        let token_keys = TokenKeys::new(
+            db.clone(),
+            clock.clone(),
+            entropy.clone(),
+            audit.clone(),
+            &master,
+            (settings.oidc, Some(live.clone())),
+        );
         // What cannot be read now is read as soon as the database answers.
         let _ = token_keys.load().await;
         if live.snapshot().apps.all().iter().any(|app| app.oidc.is_some()) {
@@ -291,13 +297,13 @@ impl Application {
             local_fallback,
             link,
             live: live.clone(),
+            guard: Arc::clone(&guard),
         });
         let sign_in = SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone());
         // If it fails, the upkeep tries again.
         let _ = sign_in.follow_imported().await;
         let services = Services {
             live,
-            guard: Arc::clone(&guard),
             tuning,
             audit,
             attacks,
@@ -324,7 +330,7 @@ impl Application {
             gate,
             token_keys,
             grants,
-            refused_redirects: RefusedRedirects::default(),
+            refused_requests: RefusedRequests::default(),
             wrong_calls,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
@@ -445,7 +451,7 @@ pub async fn open_token_keys(settings: &Settings, world: &TimeAndEntropy) -> Res
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     let master = open_key_for_command(settings, &db, entropy).await?;
     let audit = open_audit(settings, &db, clock, entropy, &master);
-    Ok(TokenKeys::new(db, clock.clone(), entropy.clone(), audit, &master, settings.oidc))
+    Ok(TokenKeys::new(db, clock.clone(), entropy.clone(), audit, &master, (settings.oidc, None)))
 }
 
 /// What became of the key.

@@ -19,9 +19,9 @@ pub use check::{Ask, ClientCheck};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
-pub use refused::{RefusedRedirect, RefusedRedirects};
+pub use refused::{RefusedRedirect, RefusedRequests};
 pub use request::{
-    AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, redirect_with,
+    AuthorizationRequest, CLASSES, NO_PKCE, OAuthError, PROVED_SINCE, Parameters, SCOPES, redirect_with,
 };
 pub use signature::PublicKey;
 pub use wrong_calls::WrongCalls;

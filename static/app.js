@@ -1,5 +1,5 @@
 // Optional additions to pages that work without a script: a countdown, times in the reader's time zone,
-// and a button that shows a typed password.
+// a button that shows a typed password, and forms that only lead on.
 "use strict";
 
 const lang = document.documentElement.lang || undefined;
@@ -457,3 +457,6 @@ if (pressed.path === location.pathname) {
     if (said) setTimeout(() => said.replaceChildren(...said.childNodes), 500);
   }
 }
+
+// A page that only leads on.
+document.querySelector("form[data-submit]")?.requestSubmit();

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::limits::is_custom_name;
+use super::oidc::{ALGORITHMS, SigningAlgorithm};
 use super::reader::{ParseResult, SectionReader};
 use super::values::{SecretError, SecretRef, if_any, secret, word, yes_or_no};
 use super::webhooks;
@@ -44,6 +45,10 @@ pub struct OidcClient {
     #[serde(skip_serializing_if = "Pkce::is_required")]
     #[schema(required = false)]
     pub pkce: Pkce,
+    /// The algorithm of its tokens, if it takes no other than this one. Otherwise that of `[oidc]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "RS256")]
+    pub signing: Option<SigningAlgorithm>,
     /// `once`: people are asked at their first sign-in.
     #[serde(skip_serializing_if = "Consent::is_none")]
     #[schema(required = false)]
@@ -381,6 +386,7 @@ pub(super) fn read(section: &mut SectionReader<'_>, name: Option<&str>) -> Optio
         let reason = "is \"optional\", but without a secret nothing else protects the codes; write \"required\", or give the client a secret";
         section.refuse_key("pkce", reason);
     }
+    let signing = section.optional("signing", word(&ALGORITHMS));
     let consent = [Consent::None, Consent::Once].map(|consent| (consent.into_str(), consent));
     let consent = section.value("consent", Consent::None, word(&consent));
     let groups = section.list("groups", MOST, |node| GroupPattern::parse(&node.text()?));
@@ -392,6 +398,7 @@ pub(super) fn read(section: &mut SectionReader<'_>, name: Option<&str>) -> Optio
         backchannel_logout_uri,
         allow_private,
         pkce,
+        signing,
         consent,
         groups: groups.unwrap_or_else(|| vec![GroupPattern::every()]),
     })

@@ -32,5 +32,5 @@ pub enum SigningAlgorithm {
     Es256,
 }
 
-const ALGORITHMS: [(&str, SigningAlgorithm); 2] =
+pub(super) const ALGORITHMS: [(&str, SigningAlgorithm); 2] =
     [("RS256", SigningAlgorithm::Rs256), ("ES256", SigningAlgorithm::Es256)];

@@ -93,6 +93,7 @@ impl ClientPreview {
             let differ = [
                 ("secret", before.secret != after.secret),
                 ("pkce", before.pkce != after.pkce),
+                ("signing", before.signing != after.signing),
                 ("consent", before.consent != after.consent),
                 ("groups", before.groups != after.groups),
                 ("backchannel_logout_uri", logout(before) != logout(after)),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::claims::Authentication;
-use super::request::{AuthorizationRequest, OAuthError, Parameters, TWICE, redirect_with};
+use super::request::{AuthorizationRequest, FORM_POST, OAuthError, Parameters, TWICE};
 use crate::accounts::{AuthenticatedSession, Factor};
 use crate::clock::Micros;
 use crate::config::{App, AppFactor, Apps, OidcClient};
@@ -16,12 +16,18 @@ pub struct ClientRequest<'a> {
     pub app: &'a Arc<App>,
     pub client: &'a OidcClient,
     pub redirect_uri: String,
+    /// The browser posts the answer (OAuth 2.0 Form Post Response Mode 1.0).
+    pub by_form: bool,
     state: Option<String>,
 }
 
 /// Where forms lead that end at a client, with the query of its request: Chrome holds all redirects after a form to
 /// `form-action` of its page, and this page ends them.
 pub const CONTINUE: &str = "/oauth/continue";
+
+fn is_http(uri: &str) -> bool {
+    ["https://", "http://"].iter().any(|scheme| uri.starts_with(scheme))
+}
 
 /// The request to which one of our pages leads.
 pub fn request_at<'a>(target: &str, apps: &'a Apps) -> Option<(ClientRequest<'a>, AuthorizationRequest)> {
@@ -75,19 +81,25 @@ impl<'a> ClientRequest<'a> {
             return Err(Unanswerable { parameter: "redirect_uri", fault: ParameterFault::Unregistered });
         }
         let state = text("state")?;
-        Ok(Self { parameters, app, client, redirect_uri, state })
+        // A program that takes what its scheme opens takes no form.
+        let by_form = parameters.get("response_mode") == Ok(Some(FORM_POST)) && is_http(&redirect_uri);
+        Ok(Self { parameters, app, client, redirect_uri, by_form, state })
     }
 
-    /// Where the browser goes with an answer.
-    pub fn location(&self, issuer: &str, answer: &[(&str, &str)]) -> String {
-        let mut all = answer.to_vec();
-        all.extend(self.state.as_deref().map(|state| ("state", state)));
-        all.push(("iss", issuer));
-        redirect_with(&self.redirect_uri, &all)
+    /// What the client is told beside an answer (RFC 6749, 4.1.2; RFC 9207).
+    pub fn answer<'b>(&'b self, issuer: &'b str, answer: &[(&'b str, &'b str)]) -> Vec<(&'b str, &'b str)> {
+        let state = self.state.as_deref().map(|state| ("state", state));
+        answer.iter().copied().chain(state).chain([("iss", issuer)]).collect()
     }
 
     pub fn read(&self) -> Result<AuthorizationRequest, OAuthError> {
-        AuthorizationRequest::read(&self.parameters, self.client)
+        let request = AuthorizationRequest::read(&self.parameters, self.client)?;
+        match self.parameters.get("response_mode")? == Some(FORM_POST) && !self.by_form {
+            true => Err(OAuthError::invalid(
+                "response_mode form_post takes a redirect_uri of https; leave it out.",
+            )),
+            false => Ok(request),
+        }
     }
 }
 

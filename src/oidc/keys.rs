@@ -23,7 +23,7 @@ use super::signature::{self, PrivateKey, PublicKey};
 use super::{jws, rsa};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros, iso};
-use crate::config::{OidcSettings, SigningAlgorithm};
+use crate::config::{LiveHandle, OidcClient, OidcSettings, SigningAlgorithm};
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, Seal};
@@ -52,6 +52,8 @@ struct TokenKeysInner {
     audit: Audit,
     seal: Seal,
     settings: OidcSettings,
+    /// Whose clients may want another algorithm; none for a command.
+    live: Option<LiveHandle>,
     /// Those that are published, in the order in which they sign.
     keys: ArcSwap<Vec<Arc<SigningKey>>>,
     /// Somebody asked for a key when there was none.
@@ -75,6 +77,7 @@ struct SigningKey {
 /// A key that has just been made, sealed.
 struct NewKey {
     kid: String,
+    algorithm: SigningAlgorithm,
     sealed: String,
 }
 
@@ -132,7 +135,7 @@ impl TokenKeys {
         entropy: Entropy,
         audit: Audit,
         master: &MasterKey,
-        settings: OidcSettings,
+        (settings, live): (OidcSettings, Option<LiveHandle>),
     ) -> Self {
         Self(Arc::new(TokenKeysInner {
             db,
@@ -141,6 +144,7 @@ impl TokenKeys {
             audit,
             seal: seal_of(master),
             settings,
+            live,
             keys: ArcSwap::default(),
             wanted: AtomicBool::new(false),
             read_now: Notify::new(),
@@ -155,6 +159,11 @@ impl TokenKeys {
         Ok(())
     }
 
+    /// By which tokens of this client are signed.
+    pub fn algorithm_of(&self, client: &OidcClient) -> SigningAlgorithm {
+        client.signing.unwrap_or(self.0.settings.signing)
+    }
+
     /// Has the first key made, if there is none: before anybody waits for it.
     pub fn want(&self) {
         if !self.0.wanted.swap(true, Ordering::Relaxed) {
@@ -163,8 +172,8 @@ impl TokenKeys {
     }
 
     /// Whether a token could be signed now.
-    pub fn is_ready(&self) -> bool {
-        let ready = self.0.signer(&self.0.keys.load(), self.0.clock.now()).is_some();
+    pub fn is_ready(&self, algorithm: SigningAlgorithm) -> bool {
+        let ready = self.0.signer(&self.0.keys.load(), self.0.clock.now(), algorithm).is_some();
         if !ready {
             self.want();
         }
@@ -172,9 +181,14 @@ impl TokenKeys {
     }
 
     /// A token with these claims. `typ` says what it is (RFC 8725, 3.11).
-    pub fn sign(&self, claims: &impl Serialize, typ: &str) -> Result<String, NotReady> {
+    pub fn sign(
+        &self,
+        algorithm: SigningAlgorithm,
+        claims: &impl Serialize,
+        typ: &str,
+    ) -> Result<String, NotReady> {
         let keys = self.0.keys.load();
-        let Some(key) = self.0.signer(&keys, self.0.clock.now()) else {
+        let Some(key) = self.0.signer(&keys, self.0.clock.now(), algorithm) else {
             self.want();
             return Err(NotReady);
         };
@@ -198,7 +212,7 @@ impl TokenKeys {
     /// The keys by which others verify our tokens; none until the first one is made.
     pub fn jwks(&self) -> Jwks {
         let (keys, now) = (self.0.keys.load(), self.0.clock.now());
-        if self.0.signer(&keys, now).is_none() {
+        if self.0.in_use().into_iter().any(|algorithm| self.0.signer(&keys, now, algorithm).is_none()) {
             self.want();
         }
         let published = keys.iter().filter(|key| !key.has_ended(now));
@@ -221,21 +235,24 @@ impl TokenKeys {
         }
     }
 
-    /// Reads the keys, and makes the one that is due.
+    /// Reads the keys, and makes those that are due.
     pub async fn follow(&self) -> Result<(), DbError> {
         let _turn = self.0.turn.lock().await;
         let now = self.0.db.now(&self.0.clock).await?;
         let rows = self.0.read().await?;
         let keys = self.0.open(&rows);
         let is_used = !rows.is_empty() || self.0.wanted.load(Ordering::Relaxed);
-        let is_due = is_used && self.0.due(&keys, now).is_some();
+        let mut due = self.0.in_use();
+        due.retain(|algorithm| is_used && self.0.due(&keys, now, *algorithm).is_some());
         self.0.keys.store(Arc::new(keys));
-        if !is_due {
+        if due.is_empty() {
             return self.0.tidy(&rows, now).await;
         }
-        if let Some(key) = self.0.make().await {
-            self.0.publish(&key).await?;
-            self.0.keys.store(Arc::new(self.0.open(&self.0.read().await?)));
+        for algorithm in due {
+            if let Some(key) = self.0.make(algorithm).await {
+                self.0.publish(&key).await?;
+                self.0.keys.store(Arc::new(self.0.open(&self.0.read().await?)));
+            }
         }
         Ok(())
     }
@@ -275,25 +292,42 @@ impl SigningKey {
 }
 
 impl TokenKeysInner {
-    /// Those of the algorithm in use that are published.
-    fn ours<'k>(
-        &self,
+    /// Those by which tokens are signed, first that of clients that want no other.
+    fn in_use(&self) -> Vec<SigningAlgorithm> {
+        let live = self.live.as_ref().map(LiveHandle::snapshot);
+        let apps = live.iter().flat_map(|live| live.apps.all());
+        let mut all = vec![self.settings.signing];
+        for algorithm in apps.filter_map(|app| app.oidc.as_ref()?.signing) {
+            if !all.contains(&algorithm) {
+                all.push(algorithm);
+            }
+        }
+        all
+    }
+
+    /// Those of an algorithm that are published.
+    fn published<'k>(
         keys: &'k [Arc<SigningKey>],
         now: Micros,
+        algorithm: SigningAlgorithm,
     ) -> impl DoubleEndedIterator<Item = &'k Arc<SigningKey>> {
-        let algorithm = self.settings.signing;
         keys.iter().filter(move |key| key.algorithm == algorithm && !key.has_ended(now))
     }
 
-    fn signer<'k>(&self, keys: &'k [Arc<SigningKey>], now: Micros) -> Option<&'k Arc<SigningKey>> {
-        let begun = self.ours(keys, now).rfind(|key| key.begins_at <= now);
+    fn signer<'k>(
+        &self,
+        keys: &'k [Arc<SigningKey>],
+        now: Micros,
+        algorithm: SigningAlgorithm,
+    ) -> Option<&'k Arc<SigningKey>> {
+        let begun = Self::published(keys, now, algorithm).rfind(|key| key.begins_at <= now);
         // The first one was made by an instance whose clock is ahead.
-        begun.or_else(|| self.ours(keys, now).next())
+        begun.or_else(|| Self::published(keys, now, algorithm).next())
     }
 
     /// When a key has to begin that is not there yet.
-    fn due(&self, keys: &[Arc<SigningKey>], now: Micros) -> Option<Micros> {
-        let Some(newest) = self.ours(keys, now).next_back() else { return Some(now) };
+    fn due(&self, keys: &[Arc<SigningKey>], now: Micros, algorithm: SigningAlgorithm) -> Option<Micros> {
+        let Some(newest) = Self::published(keys, now, algorithm).next_back() else { return Some(now) };
         let next = newest.begins_at.plus(self.settings.key_rotation);
         (next.minus(OVERLAP) <= now).then(|| next.max(now.plus(OVERLAP)))
     }
@@ -335,8 +369,8 @@ impl TokenKeysInner {
     }
 
     /// On a thread of its own, because RSA takes a second; one that nothing waits for at the end of the process.
-    async fn make(&self) -> Option<NewKey> {
-        let (algorithm, entropy) = (self.settings.signing, self.entropy.clone());
+    async fn make(&self, algorithm: SigningAlgorithm) -> Option<NewKey> {
+        let entropy = self.entropy.clone();
         let (made, secret) = oneshot::channel::<Option<Zeroizing<Vec<u8>>>>();
         let work = move || {
             let secret = match algorithm {
@@ -352,7 +386,7 @@ impl TokenKeysInner {
         };
         let kid = HEXLOWER.encode(&self.entropy.bytes::<16>());
         let sealed = self.seal.seal(kid.as_bytes(), &secret, &self.entropy);
-        Some(NewKey { kid, sealed })
+        Some(NewKey { kid, algorithm, sealed })
     }
 
     /// Writes a key, unless another instance has written one meanwhile.
@@ -360,19 +394,19 @@ impl TokenKeysInner {
         const INSERT: &str = "INSERT INTO oidc_keys (kid, algorithm, private_key, created_at, begins_at)
             VALUES ($1, $2, $3, $4, $5)";
         // Also of the one before it that had ended already, if the algorithm was another one for a while.
-        const END: &str =
-            "UPDATE oidc_keys SET ends_at = $1 WHERE kid <> $2 AND (ends_at IS NULL OR kid = $3)";
-        let algorithm = self.settings.signing.into_str();
+        const END: &str = "UPDATE oidc_keys SET ends_at = $1 WHERE kid <> $2 AND algorithm = $4
+            AND (ends_at IS NULL OR kid = $3)";
+        let algorithm = key.algorithm.into_str();
         let mut tx = self.db.begin_exclusive(DbLock::on("oidc.keys")).await?;
         let now = tx.now(&self.clock).await?;
         let rows: Vec<KeyRow> = on_tx!(&mut tx, connection => query_as(READ).fetch_all(connection).await)?;
         let keys = self.open(&rows);
-        let Some(begins_at) = self.due(&keys, now) else { return Ok(()) };
-        let previous = self.ours(&keys, now).next_back().map(|key| key.kid.as_str());
+        let Some(begins_at) = self.due(&keys, now, key.algorithm) else { return Ok(()) };
+        let previous = Self::published(&keys, now, key.algorithm).next_back().map(|key| key.kid.as_str());
         on_tx!(&mut tx, connection => query(INSERT).bind(&key.kid).bind(algorithm).bind(&key.sealed).bind(now.0)
             .bind(begins_at.0).execute(connection).await.map(drop))?;
         on_tx!(&mut tx, connection => query(END).bind(begins_at.plus(OVERLAP).0).bind(&key.kid).bind(previous)
-            .execute(connection).await.map(drop))?;
+            .bind(algorithm).execute(connection).await.map(drop))?;
         tx.commit().await?;
         let detail = json!({ "kid": key.kid, "begins_at": iso(begins_at), "previous": previous });
         self.audit.record(AuditEvent {
@@ -383,20 +417,22 @@ impl TokenKeysInner {
         Ok(())
     }
 
-    /// The newest of our keys stays, and all others end: those of an algorithm that was in use before. Nothing is written
-    /// unless there is such a key.
+    /// The newest key of each algorithm in use stays, and all others end: those of an algorithm that was in use before.
+    /// Nothing is written unless there is such a key.
     async fn tidy(&self, rows: &[KeyRow], now: Micros) -> Result<(), DbError> {
         const STAY: &str = "UPDATE oidc_keys SET ends_at = NULL WHERE kid = $1";
-        const END: &str = "UPDATE oidc_keys SET ends_at = $1 WHERE kid <> $2 AND ends_at IS NULL";
+        const END: &str = "UPDATE oidc_keys SET ends_at = $1 WHERE kid = $2 AND ends_at IS NULL";
         let keys = self.keys.load_full();
-        if let Some(newest) = self.ours(&keys, now).next_back() {
-            if newest.ends_at.is_some() {
-                execute!(&self.db => query(STAY).bind(&newest.kid))?;
-            }
-            if rows.iter().any(|row| row.kid != newest.kid && row.ends_at.is_none()) {
-                let ends_at = newest.begins_at.max(now).plus(OVERLAP);
-                execute!(&self.db => query(END).bind(ends_at.0).bind(&newest.kid))?;
-            }
+        let newest = |algorithm| Self::published(&keys, now, algorithm).next_back();
+        let newest: Vec<_> = self.in_use().into_iter().filter_map(newest).collect();
+        for key in newest.iter().filter(|key| key.ends_at.is_some()) {
+            execute!(&self.db => query(STAY).bind(&key.kid))?;
+        }
+        let Some(begins_at) = newest.iter().map(|key| key.begins_at).max() else { return Ok(()) };
+        let stays = |row: &&KeyRow| newest.iter().any(|key| key.kid == row.kid);
+        for row in rows.iter().filter(|row| row.ends_at.is_none() && !stays(row)) {
+            let ends_at = begins_at.max(now).plus(OVERLAP);
+            execute!(&self.db => query(END).bind(ends_at.0).bind(&row.kid))?;
         }
         Ok(())
     }

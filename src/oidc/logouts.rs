@@ -284,7 +284,9 @@ impl LogoutNotices {
             "sid": session,
             "events": { "http://schemas.openid.net/event/backchannel-logout": {} },
         });
-        let Ok(token) = self.keys.sign(&claims, "logout+jwt") else { return Told::Failed };
+        let Ok(token) = self.keys.sign(self.keys.algorithm_of(client), &claims, "logout+jwt") else {
+            return Attempt::Failed;
+        };
         let sender = if client.allow_private { &self.anywhere } else { &self.public };
         let form =
             form_urlencoded::Serializer::new(String::new()).append_pair("logout_token", &token).finish();
@@ -301,9 +303,9 @@ impl LogoutNotices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::https::{FIRST_REST, LONGEST_REST};
 
     const NOW: Micros = Micros::from_seconds(1_700_000_000);
-    use crate::https::{FIRST_REST, LONGEST_REST};
 
     /// Whom of these it tells, in turn, until there is no room.
     fn told(

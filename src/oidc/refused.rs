@@ -1,5 +1,5 @@
-//! Redirect URIs that were refused lately, for administrators: most are an application's own, a letter away from the one
-//! that is registered.
+//! Requests that were refused lately, for administrators: with redirect URIs that are an application's own, a letter away
+//! from the one that is registered, and without PKCE.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,16 +7,23 @@ use parking_lot::Mutex;
 
 use super::Parameters;
 use crate::clock::Micros;
-use crate::config::{Apps, OidcClient};
+use crate::config::{Apps, OidcClient, Pkce};
 
 /// Of each client: anybody can send them.
 const MOST: usize = 3;
 /// Bytes that are kept. No registered one is longer.
 const LONGEST: usize = 2_048;
 
-/// By client ID, the newest first. In memory: what strangers send fills no table.
+/// By client ID. In memory: what strangers send fills no table.
 #[derive(Default)]
-pub struct RefusedRedirects(Mutex<HashMap<String, VecDeque<RefusedRedirect>>>);
+pub struct RefusedRequests(Mutex<HashMap<String, ClientRefusals>>);
+
+#[derive(Default)]
+struct ClientRefusals {
+    /// The newest first.
+    redirects: VecDeque<RefusedRedirect>,
+    without_pkce: Option<Micros>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRedirect {
@@ -26,9 +33,9 @@ pub struct RefusedRedirect {
     differs: usize,
 }
 
-impl RefusedRedirects {
-    /// Of a request of a client that is known, so that there are no more of them than clients.
-    pub fn note(&self, query: &str, apps: &Apps, at: Micros) {
+impl RefusedRequests {
+    /// The redirect URI of a request of a client that is known, so that there are no more of them than clients.
+    pub fn note_redirect(&self, query: &str, apps: &Apps, at: Micros) {
         let parameters = Parameters::parse(query.as_bytes());
         let (Ok(Some(id)), Ok(Some(uri))) = (parameters.get("client_id"), parameters.get("redirect_uri"))
         else {
@@ -39,7 +46,7 @@ impl RefusedRedirects {
             return;
         };
         let mut all = self.0.lock();
-        let lately = all.entry(id.to_owned()).or_default();
+        let lately = &mut all.entry(id.to_owned()).or_default().redirects;
         lately.retain(|known| known.uri != uri);
         lately.push_front(RefusedRedirect { uri, at, differs });
         if lately.len() > MOST {
@@ -49,10 +56,20 @@ impl RefusedRedirects {
         }
     }
 
-    /// Those that the client does not admit by now.
-    pub fn of(&self, client: &OidcClient) -> Vec<RefusedRedirect> {
+    pub fn note_without_pkce(&self, client: &OidcClient, at: Micros) {
+        self.0.lock().entry(client.client_id.clone()).or_default().without_pkce = Some(at);
+    }
+
+    /// When one was refused that had no PKCE, if the client may be let off it and is not by now.
+    pub fn without_pkce(&self, client: &OidcClient) -> Option<Micros> {
+        let may_go_without = client.secret.is_some() && client.pkce == Pkce::Required;
+        self.0.lock().get(&client.client_id)?.without_pkce.filter(|_| may_go_without)
+    }
+
+    /// Redirect URIs that the client does not admit by now.
+    pub fn redirects(&self, client: &OidcClient) -> Vec<RefusedRedirect> {
         let all = self.0.lock();
-        let lately = all.get(&client.client_id).into_iter().flatten();
+        let lately = all.get(&client.client_id).into_iter().flat_map(|refusals| &refusals.redirects);
         lately.filter(|refused| client.redirect(&refused.uri).is_none()).cloned().collect()
     }
 }

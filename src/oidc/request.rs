@@ -29,6 +29,10 @@ impl OAuthError {
 }
 
 pub const TWICE: OAuthError = OAuthError::invalid("A parameter was sent twice; send each once.");
+/// Some clients cannot, and others have to be told to.
+pub const NO_PKCE: OAuthError = OAuthError::invalid(
+    "code_challenge is missing: have the client use PKCE with S256, or, if it has a secret, set pkce to optional in its [apps.oidc].",
+);
 const UNFIT: OAuthError = OAuthError::invalid("A parameter has the character U+0000 in it; leave that out.");
 
 impl Parameters {
@@ -95,6 +99,7 @@ pub struct AuthorizationRequest {
 /// Ours: a request that has led to a sign-in leads there again only if none has followed.
 pub const PROVED_SINCE: &str = "proved_since";
 
+pub(super) const FORM_POST: &str = "form_post";
 const LONGEST_NONCE: usize = 512;
 /// What a client has to repeat, or store.
 const LONGEST_STATE: usize = 2_048;
@@ -118,8 +123,8 @@ impl AuthorizationRequest {
                 return Err(OAuthError::new("unsupported_response_type", "response_type has to be code."));
             }
         }
-        if parameters.get("response_mode")?.is_some_and(|mode| mode != "query") {
-            return Err(OAuthError::invalid("response_mode has to be query; leave it out."));
+        if parameters.get("response_mode")?.is_some_and(|mode| !["query", FORM_POST].contains(&mode)) {
+            return Err(OAuthError::invalid("response_mode has to be query or form_post; leave it out."));
         }
         if parameters.get("state")?.is_some_and(|state| state.len() > LONGEST_STATE) {
             return Err(OAuthError::invalid("state is longer than 2048 bytes."));
@@ -179,9 +184,7 @@ fn challenge(parameters: &Parameters, pkce: Pkce) -> Result<String, OAuthError> 
         }
         (Some(_), _) => Err(OAuthError::invalid("code_challenge_method has to be S256.")),
         (None, Some(_)) => Err(OAuthError::invalid("code_challenge is missing.")),
-        (None, None) if pkce == Pkce::Required => {
-            Err(OAuthError::invalid("code_challenge is missing: this client has to use PKCE with S256."))
-        }
+        (None, None) if pkce == Pkce::Required => Err(NO_PKCE),
         (None, None) => Ok(String::new()),
     }
 }
@@ -222,7 +225,7 @@ fn class(text: &str) -> AppFactor {
     text.split(' ').find_map(known).map_or(AppFactor::None, |(_, factor)| factor)
 }
 
-/// A redirect URI with the answer in its query (RFC 6749, 4.1.2; RFC 9207).
+/// A redirect URI with the answer in its query.
 pub fn redirect_with(redirect_uri: &str, answer: &[(&str, &str)]) -> String {
     let joint = if redirect_uri.contains('?') { '&' } else { '?' };
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(answer).finish();

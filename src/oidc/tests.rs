@@ -15,7 +15,7 @@ use super::signature::{self, PublicKey};
 use super::{NotReady, ResealedKeys, jws, rsa};
 use crate::audit::{Action, Audit, EventFilter};
 use crate::clock::{Clock, Micros};
-use crate::config::{AuditSettings, OidcSettings, SigningAlgorithm};
+use crate::config::{AuditSettings, LiveHandle, OidcSettings, SigningAlgorithm};
 use crate::db::on_db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
@@ -135,12 +135,22 @@ fn unfit_primes_are_refused() {
 struct KeyKeeper {
     keys: TokenKeys,
     audit: Audit,
+    signing: SigningAlgorithm,
 }
 
 async fn instance(
     database: &TestDatabase,
     clock: &Clock,
     signing: SigningAlgorithm,
+    master: [u8; 32],
+) -> KeyKeeper {
+    instance_with(database, clock, (signing, None), master).await
+}
+
+async fn instance_with(
+    database: &TestDatabase,
+    clock: &Clock,
+    (signing, live): (SigningAlgorithm, Option<LiveHandle>),
     master: [u8; 32],
 ) -> KeyKeeper {
     let (db, entropy) = (database.open().await, Entropy::Os);
@@ -153,8 +163,8 @@ async fn instance(
         AuditSettings::default(),
     );
     let settings = OidcSettings { signing, ..OidcSettings::default() };
-    let keys = TokenKeys::new(db, clock.clone(), entropy, audit.clone(), &master, settings);
-    KeyKeeper { keys, audit }
+    let keys = TokenKeys::new(db, clock.clone(), entropy, audit.clone(), &master, (settings, live));
+    KeyKeeper { keys, audit, signing }
 }
 
 impl KeyKeeper {
@@ -163,7 +173,11 @@ impl KeyKeeper {
     }
 
     fn sign(&self) -> String {
-        self.keys.sign(&json!({ "sub": "alice" }), "JWT").unwrap()
+        self.sign_by(self.signing)
+    }
+
+    fn sign_by(&self, algorithm: SigningAlgorithm) -> String {
+        self.keys.sign(algorithm, &json!({ "sub": "alice" }), "JWT").unwrap()
     }
 
     /// Whether it believes this token.
@@ -198,6 +212,7 @@ on_both_databases!(
     a_key_is_published_a_day_before_it_signs_and_a_day_after,
     clocks_a_minute_apart_harm_nothing,
     after_a_change_of_the_algorithm_the_other_key_signs_at_once,
+    of_each_algorithm_that_a_client_wants_the_newest_key_stays,
     without_the_key_file_another_key_signs_and_with_it_the_old_one_again,
 );
 
@@ -207,7 +222,7 @@ async fn three_instances_agree_on_one_key(database: TestDatabase) {
         let three = join_all((0..3).map(|_| instance(&database, &clock, algorithm, MASTER))).await;
         for one in &three {
             assert_eq!(one.published(), [""; 0]);
-            assert_eq!(one.keys.sign(&json!({}), "JWT"), Err(NotReady));
+            assert_eq!(one.keys.sign(one.signing, &json!({}), "JWT"), Err(NotReady));
         }
         join_all(three.iter().map(KeyKeeper::follow)).await;
         join_all(three.iter().map(KeyKeeper::follow)).await;
@@ -355,6 +370,45 @@ async fn after_a_change_of_the_algorithm_the_other_key_signs_at_once(database: T
     assert_eq!((kid(&back.sign()), back.published()), (rsa.clone(), vec![rsa]));
 }
 
+async fn of_each_algorithm_that_a_client_wants_the_newest_key_stays(database: TestDatabase) {
+    use SigningAlgorithm::{Es256, Rs256};
+    let clock = Clock::manual(NOON);
+    let client =
+        "[[apps]]\nname = 'wiki'\nwho = ['everyone']\n[apps.oidc]\nredirect_uris = ['https://a.example/']\n";
+    let live = |more: &str| {
+        let config = crate::config::parse("gatehouse.toml".as_ref(), &format!("{client}{more}"), &[]);
+        Some(LiveHandle::fixed(config.unwrap().live))
+    };
+    let two = async |more: &str| instance_with(&database, &clock, (Rs256, live(more)), MASTER).await;
+    let (one, other) = (two("signing = 'ES256'").await, two("signing = 'ES256'").await);
+    one.keys.want();
+    for _ in 0..2 {
+        one.follow().await;
+        other.follow().await;
+    }
+    let first = [Rs256, Es256].map(|algorithm| kid(&one.sign_by(algorithm)));
+    assert_eq!((one.published().len(), one.published()), (2, other.published()));
+    for algorithm in [Rs256, Es256] {
+        let token = other.sign_by(algorithm);
+        assert_eq!(header(&token)["alg"], json!(algorithm));
+        assert!(one.takes(&token));
+    }
+    // Each is followed by one of its own.
+    clock.advance(DAY * 89);
+    one.follow().await;
+    assert_eq!(one.published().len(), 4);
+    clock.advance(DAY * 2);
+    one.follow().await;
+    let second = [Rs256, Es256].map(|algorithm| kid(&one.sign_by(algorithm)));
+    assert!(first.iter().all(|kid| !second.contains(kid) && !one.published().contains(kid)));
+    // What no client wants any more ends in a day.
+    let without = two("").await;
+    without.follow().await;
+    clock.advance(DAY);
+    without.follow().await;
+    assert_eq!(without.published(), [second[0].clone()]);
+}
+
 async fn without_the_key_file_another_key_signs_and_with_it_the_old_one_again(database: TestDatabase) {
     let clock = Clock::manual(NOON);
     let algorithm = SigningAlgorithm::Es256;
@@ -497,7 +551,7 @@ async fn a_key_is_made_when_it_is_asked_for_and_read_when_it_is_unknown() {
         panic!("it did not come");
     };
     assert!(maker.keys.jwks().keys.is_empty());
-    until(&|| maker.keys.sign(&json!({ "sub": "alice" }), "JWT").is_ok()).await;
+    until(&|| maker.keys.is_ready(maker.signing)).await;
     let token = maker.sign();
     until(&|| reader.takes(&token)).await;
     assert_eq!(rows(&database).await, 1);

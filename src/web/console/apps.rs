@@ -30,7 +30,7 @@ use crate::gate::{
     AgeChange, AppsComparison, ClientPreview, FactorChange, HostPreview, PathPreview, ProxyFile,
     ProxyFileError, compare_apps,
 };
-use crate::oidc::RefusedRedirects;
+use crate::oidc::RefusedRequests;
 use crate::tuning::DraftError;
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -149,7 +149,8 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let page = AppsPage {
         layout: request.layout("/admin/apps"),
         apps: checks(&services.accounts, apps).await?,
-        refused: RefusedUri::all(apps, &services.refused_redirects),
+        refused: RefusedUri::all(apps, &services.refused_requests),
+        without_pkce: without_pkce(apps, &services.refused_requests),
         version: current.version,
         overridden: current.overridden.apps,
         proxy: ShownProxy { opened, proxy, app, files },
@@ -205,6 +206,8 @@ pub struct AppsPage {
     pub apps: Vec<AppCheck>,
     /// By the name of the application.
     pub refused: HashMap<String, Vec<RefusedUri>>,
+    /// By the name of the application, which has sent no PKCE.
+    pub without_pkce: HashMap<String, Moment>,
     /// An environment variable sets them.
     pub overridden: bool,
     pub proxy: ShownProxy,
@@ -224,10 +227,10 @@ pub struct RefusedUri {
 const MOST_CHARS: usize = 120;
 
 impl RefusedUri {
-    fn all(apps: &Apps, refused: &RefusedRedirects) -> HashMap<String, Vec<Self>> {
+    fn all(apps: &Apps, refused: &RefusedRequests) -> HashMap<String, Vec<Self>> {
         let clients = apps.all().iter().filter_map(|app| Some((app.name.clone(), app.oidc.as_ref()?)));
         let of = |(app, client): (String, &OidcClient)| {
-            let shown = refused.of(client).into_iter().filter_map(|refused| {
+            let shown = refused.redirects(client).into_iter().filter_map(|refused| {
                 let (nearest, at, _) = client.nearest(&refused.uri)?;
                 // What they have in common is ASCII.
                 let (same, received) = refused.uri.split_at(at);
@@ -244,6 +247,11 @@ impl RefusedUri {
         };
         clients.map(of).collect()
     }
+}
+
+fn without_pkce(apps: &Apps, refused: &RefusedRequests) -> HashMap<String, Moment> {
+    let of = |app: &Arc<App>| Some((app.name.clone(), moment(&refused.without_pkce(app.oidc.as_ref()?)?)));
+    apps.all().iter().filter_map(of).collect()
 }
 
 pub struct ShownProxy {

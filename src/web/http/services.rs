@@ -20,7 +20,7 @@ use crate::login::{
     AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
-use crate::oidc::{RefusedRedirects, TokenKeys, WrongCalls};
+use crate::oidc::{RefusedRequests, TokenKeys, WrongCalls};
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
@@ -51,7 +51,7 @@ pub struct Services {
     /// Sign tokens for applications.
     pub token_keys: TokenKeys,
     pub grants: Grants,
-    pub refused_redirects: RefusedRedirects,
+    pub refused_requests: RefusedRequests,
     pub wrong_calls: WrongCalls,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,

@@ -16,9 +16,10 @@ use crate::clock::Micros;
 use crate::config::AppFactor;
 use crate::gate::may_use;
 use crate::oidc::{
-    Authentication, AuthorizationRequest, CONTINUE, ClientRequest, IdTokenHint, OAuthError, PROVED_SINCE,
-    ParameterFault, Parameters, Unanswerable,
+    Authentication, AuthorizationRequest, CONTINUE, ClientRequest, IdTokenHint, NO_PKCE, OAuthError,
+    PROVED_SINCE, ParameterFault, Parameters, Unanswerable, redirect_with,
 };
+use crate::web::http::headers::let_forms_end_at;
 use crate::web::http::{
     Flash, Layout, Next, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
 };
@@ -30,7 +31,7 @@ const AUTHORIZE: &str = "/oauth/authorize";
 fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Unanswerable) -> WebError {
     let Unanswerable { parameter, fault } = wrong;
     if fault == ParameterFault::Unregistered {
-        services.refused_redirects.note(query, &visit.live(services).apps, visit.now());
+        services.refused_requests.note_redirect(query, &visit.live(services).apps, visit.now());
     }
     let reason = match fault {
         ParameterFault::Missing => "client-request.missing",
@@ -86,12 +87,17 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     let live = visit.live(services);
     let asked =
         ClientRequest::of(query, &live.apps).map_err(|wrong| unanswerable(visit, services, query, wrong))?;
-    let refuse = |OAuthError { code, description }| {
-        Ok(see(&asked.location(&services.public_url, &[("error", code), ("error_description", description)])))
-    };
+    let send = |answer: &[(&str, &str)]| send(visit, &asked, &asked.answer(&services.public_url, answer));
+    let refuse =
+        |OAuthError { code, description }| Ok(send(&[("error", code), ("error_description", description)]));
     let request = match asked.read() {
         Ok(request) => request,
-        Err(error) => return refuse(error),
+        Err(error) => {
+            if error == NO_PKCE {
+                services.refused_requests.note_without_pkce(asked.client, visit.now());
+            }
+            return refuse(error);
+        }
     };
     let now = visit.now();
     let who = session::signed_in(visit, services).await?;
@@ -181,7 +187,7 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
         nonce: request.nonce.as_deref(),
     });
     match begun.await? {
-        Some(code) => Ok(see(&asked.location(&services.public_url, &[("code", &code.expose())]))),
+        Some(code) => Ok(send(&[("code", &code.expose())])),
         None => lead("/login", NOBODY, None),
     }
 }
@@ -222,17 +228,50 @@ pub async fn decide(visit: PageRequest, form: Form<ConsentForm>, services: Servi
         .map_err(|wrong| unanswerable(&visit, &services, &form.request, wrong))?;
     if form.agree.is_empty() {
         let denied = [("error", "access_denied"), ("error_description", "The account has not agreed.")];
-        return Ok(onward(
+        return Ok(led_on(
             &visit,
-            asked.location(&services.public_url, &denied),
-            Some(asked.app.name.clone()),
+            &asked,
+            send(&visit, &asked, &asked.answer(&services.public_url, &denied)),
         ));
     }
     let answered = answer(&visit, &services, &form.request, Some(&form.account)).await?;
+    Ok(led_on(&visit, &asked, answered))
+}
+
+/// What ends this form: a page in place of a redirect to the client.
+fn led_on(visit: &PageRequest, asked: &ClientRequest<'_>, answered: HttpResponse) -> HttpResponse {
     match answered.headers().get(LOCATION).and_then(|to| to.to_str().ok()) {
-        Some(to) => Ok(onward(&visit, to.to_owned(), Some(asked.app.name.clone()))),
-        None => Ok(answered),
+        Some(to) => onward(visit, to.to_owned(), Some(asked.app.name.clone())),
+        None => answered,
     }
+}
+
+/// Sends the browser to the client with an answer.
+fn send(visit: &PageRequest, asked: &ClientRequest<'_>, fields: &[(&str, &str)]) -> HttpResponse {
+    if !asked.by_form {
+        return see(&redirect_with(&asked.redirect_uri, fields));
+    }
+    let page = FormPostPage {
+        layout: visit.layout("/account", None),
+        to: &asked.redirect_uri,
+        fields,
+        app: &asked.app.name,
+    };
+    let mut response = visit.page(StatusCode::OK, &page);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Browsers hold what the client leads on to, which may be any host, to this policy, too.
+    let_forms_end_at("https: http:", response.headers_mut());
+    response
+}
+
+/// A form with the answer, which a script submits.
+#[derive(Template)]
+#[template(path = "pages/form_post.html")]
+struct FormPostPage<'a> {
+    layout: Layout,
+    to: &'a str,
+    fields: &'a [(&'a str, &'a str)],
+    app: &'a str,
 }
 
 #[derive(Template)]

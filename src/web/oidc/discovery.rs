@@ -28,7 +28,7 @@ pub async fn show(services: ServicesData) -> HttpResponse {
             "end_session_endpoint": at("/oauth/logout"),
             "scopes_supported": SCOPES,
             "response_types_supported": ["code"],
-            "response_modes_supported": ["query"],
+            "response_modes_supported": ["query", "form_post"],
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "acr_values_supported": CLASSES.map(|(name, _)| name),
             "subject_types_supported": ["public"],

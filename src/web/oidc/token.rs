@@ -37,7 +37,7 @@ async fn answer(sender: &Requester, body: &Bytes, services: &Services, live: &Li
     let parameters = form(sender.request(), body)?;
     let (app, client) = authenticated(live, sender.request(), &parameters)?;
     // A code is used up by its first use: nothing is begun that cannot be signed.
-    if !services.token_keys.is_ready() {
+    if !services.token_keys.is_ready(services.token_keys.algorithm_of(client)) {
         return Ok(not_now());
     }
     let (now, id) = (services.audit.now(), client.client_id.as_str());
@@ -100,7 +100,8 @@ fn tokens(services: &Services, client: &OidcClient, issued: &IssuedTokens) -> Ht
     let IssuedTokens { holder, access, refresh, nonce, .. } = issued;
     let access = access.expose();
     let id_token = IdToken::of(holder, client, (&services.public_url, nonce.as_deref()), &access, now);
-    let Ok(id_token) = services.token_keys.sign(&id_token, "JWT") else { return not_now() };
+    let algorithm = services.token_keys.algorithm_of(client);
+    let Ok(id_token) = services.token_keys.sign(algorithm, &id_token, "JWT") else { return not_now() };
     HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({
         "access_token": access,
         "token_type": "Bearer",

@@ -31,7 +31,15 @@ pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
         };
         let refused = HashMap::from([("grafana".to_owned(), vec![refused])]);
         let version = "0badcafe0bad".into();
-        AppsPage { layout, version, apps: checks, refused, overridden: false, proxy: shown }
+        AppsPage {
+            layout,
+            version,
+            apps: checks,
+            refused,
+            without_pkce: HashMap::from([("grafana".to_owned(), Moment(Micros(0)))]),
+            overridden: false,
+            proxy: shown,
+        }
     };
     let untrusted = || Err(ProxyFileError::Untrusted("127.0.0.1/32"));
     vec![

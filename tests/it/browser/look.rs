@@ -379,6 +379,10 @@ async fn client_pages(look: &Look<'_>) {
     look.at("continue-app").await;
     browser.js(&format!("{SHOW}return fetch('/oauth/continue?{BACKUP}').then(show)")).await;
     look.at("continue").await;
+    browser
+        .js(&format!("{SHOW}return fetch('/oauth/authorize?{asked}&response_mode=form_post').then(show)"))
+        .await;
+    look.at("continue-form").await;
     browser.open("/oauth/logout").await;
     look.at("client-logout").await;
 }

@@ -48,6 +48,32 @@ async fn keys_of(app: &TestApp) -> Answer {
     panic!("no key");
 }
 
+#[tokio::test]
+async fn a_client_gets_tokens_by_its_own_algorithm() {
+    let of_files = "client_id = 'files-client'\n";
+    let file = super::clients().replace(of_files, &format!("{of_files}signing = 'ES256'\n"));
+    let app = super::start(TestApp::on(Store::Memory).file(&file)).await;
+    let browser = super::browser(&app, "ada").await;
+    let set = async || app.client().get("/oauth/keys").await.body;
+    crate::support::until("both keys are there", async || set().await["keys"].as_array().unwrap().len() == 2)
+        .await;
+    let files = [("client_id", "files-client"), ("redirect_uri", "https://files.example/callback?from=us")];
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", &super::code(&browser, &files).await),
+        ("redirect_uri", files[1].1),
+        ("code_verifier", super::VERIFIER),
+    ];
+    let of_files = super::call(&app, "/oauth/token", Some(("files-client", super::SECRET)), &fields).await;
+    let of_wiki = super::exchange(&app, &super::code(&browser, &[]).await).await;
+    for (answer, algorithm) in [(of_files, "ES256"), (of_wiki, "RS256")] {
+        let token = answer.body["id_token"].as_str().unwrap();
+        let claims = verified(&set().await, token).expect("one of the published keys has signed it");
+        let key = set().await["keys"].as_array().unwrap().iter().find(|key| key["alg"] == algorithm).cloned();
+        assert!(verified(&json!({ "keys": [key] }), token).is_some(), "{algorithm} {claims}");
+    }
+}
+
 on_both_stores!(a_start_waits_for_no_key_and_all_instances_publish_the_same);
 
 async fn a_start_waits_for_no_key_and_all_instances_publish_the_same(store: Store) {
@@ -99,7 +125,7 @@ async fn another_library_verifies_tokens_of_both_algorithms_by_the_published_key
             }
         }
         let claims = json!({ "sub": "张三", "exp": 1_800_000_000 });
-        let token = app.services.token_keys.sign(&claims, "JWT").unwrap();
+        let token = app.services.token_keys.sign(algorithm.parse().unwrap(), &claims, "JWT").unwrap();
         assert_eq!(verified(&set, &token), Some(claims), "{algorithm}");
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let (header, _) = signed.split_once('.').unwrap();

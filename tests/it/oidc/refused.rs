@@ -42,6 +42,24 @@ async fn an_administrator_sees_what_was_received_when_and_the_nearest_that_is_re
 }
 
 #[tokio::test]
+async fn an_administrator_sees_which_application_sends_no_pkce_and_what_to_write() {
+    let app = start(on(Store::Memory)).await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
+    let without = |client, uri| {
+        let none = [("code_challenge", ""), ("code_challenge_method", "")];
+        request(&[&[("client_id", client), ("redirect_uri", uri)][..], &none].concat())
+    };
+    let shown = async || boss.get(APPS).await.text.matches("pkce = ").count();
+    // One that may, and one that has no secret, and so has to send it.
+    app.client().get(&without("files-client", "https://files.example/callback?from=us")).await;
+    app.client().get(&without("spa", SPA)).await;
+    assert_eq!(shown().await, 0);
+    let refused = sent(&app.client().get(&without("wiki", WIKI)).await);
+    assert!(refused("error_description").unwrap().contains("set pkce to optional"));
+    assert_eq!(shown().await, 1);
+}
+
+#[tokio::test]
 async fn strangers_fill_nothing_and_what_they_send_does_nothing() {
     let app = on(Store::Memory).start().await;
     let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;

@@ -104,6 +104,8 @@ pub struct ClientForm {
     pub allow_private: bool,
     /// None: required.
     pub pkce: Option<String>,
+    /// None: as everybody's.
+    pub signing: Option<String>,
     /// None: not asked for.
     pub consent: Option<String>,
     #[serde(skip_serializing_if = "is_every_group")]
@@ -120,6 +122,7 @@ impl Default for ClientForm {
             backchannel_logout_uri: None,
             allow_private: false,
             pkce: None,
+            signing: None,
             consent: None,
             groups: vec!["*".to_owned()],
         }
@@ -191,6 +194,7 @@ impl ClientForm {
             backchannel_logout_uri: optional("backchannel_logout_uri"),
             allow_private: optional("allow_private").is_some(),
             pkce: optional("pkce"),
+            signing: optional("signing"),
             consent: optional("consent"),
             groups: words(text("groups")),
         })
@@ -303,6 +307,14 @@ impl AppFormPage {
         [("", "app-form.pkce-required"), ("optional", "app-form.pkce-optional")]
     }
 
+    const fn signing(&self) -> [(&'static str, &'static str); 3] {
+        [
+            ("", "app-form.signing-default"),
+            ("RS256", "app-form.signing-rsa"),
+            ("ES256", "app-form.signing-ec"),
+        ]
+    }
+
     const fn consent(&self) -> [(&'static str, &'static str); 2] {
         [("", "app-form.consent-none"), ("once", "app-form.consent-once")]
     }
@@ -388,6 +400,7 @@ mod tests {
             backchannel_logout_uri = "http://10.0.0.1/out"
             allow_private = true
             pkce = "optional"
+            signing = "ES256"
             consent = "once"
             groups = ["staff", "team-*"]"#;
         let app = AppForm::of(&read(text), "grafana").unwrap();
@@ -396,9 +409,9 @@ mod tests {
         let sent = "name=grafana&who=group:staff&oidc=on&oidc-client_id=grafana&oidc-secret=+env:GRAFANA_SECRET\
             &oidc-redirect_uris=https://grafana.example/cb,%0D%0A%0D%0A+http://127.0.0.1/cb%0D%0A\
             &oidc-post_logout_redirect_uris=https://grafana.example&oidc-backchannel_logout_uri=http://10.0.0.1/out\
-            &oidc-allow_private=on&oidc-pkce=optional&oidc-consent=once&oidc-groups=staff,+team-*";
+            &oidc-allow_private=on&oidc-pkce=optional&oidc-signing=ES256&oidc-consent=once&oidc-groups=staff,+team-*";
         assert_eq!(AppForm::read(&pairs(sent), Some(&app)), app);
-        let plain = "name=grafana&oidc=on&oidc-redirect_uris=https://a.example&oidc-pkce=&oidc-consent=&oidc-groups=*";
+        let plain = "name=grafana&oidc=on&oidc-redirect_uris=https://a.example&oidc-pkce=&oidc-signing=&oidc-consent=&oidc-groups=*";
         let plain = AppForm::read(&pairs(plain), None);
         let expected = "[[apps]]\nname = \"grafana\"\n[apps.oidc]\nredirect_uris = [\"https://a.example\"]\n";
         assert_eq!(read(&plain.toml()), read(expected));
