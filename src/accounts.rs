@@ -12,7 +12,6 @@ mod half_sign_ins;
 mod id;
 mod import;
 mod list;
-mod newer;
 mod passkeys;
 mod profiles;
 mod proofs;

@@ -1,9 +1,18 @@
 //! The logins of other programs: a realm's name, and names in it.
 
+use std::borrow::Cow;
+
+use icu_normalizer::ComposingNormalizerBorrowed;
+use icu_properties::CodePointMapData;
+use icu_properties::props::GeneralCategory;
+use precis_profiles::Nickname;
+use precis_profiles::precis_core::profile::PrecisFastInvocation;
+use precis_profiles::precis_core::{DerivedPropertyValue, Error};
+
 use super::id::AccountId;
-use super::newer::enforce_nickname;
 use crate::config::is_custom_name;
 use crate::secret::{SubKey, hidden_debug};
+use crate::unseen::{is_shaper, is_unseen};
 
 /// Bytes of a name as sent, and in its canonical form: enough for an e-mail address (RFC 5321: 254).
 const LONGEST: usize = 256;
@@ -49,7 +58,7 @@ impl RealmLogin {
             return Err(RealmLoginError::Length);
         }
         let fold = |text: &str| {
-            let fit = enforce_nickname(text).map_err(|_| RealmLoginError::Character)?;
+            let fit = nickname(text).map_err(|_| RealmLoginError::Character)?;
             Ok(fit.to_lowercase().replace('ς', "σ").replace('ß', "ss"))
         };
         let name = fold(&fold(input)?)?;
@@ -71,6 +80,25 @@ impl RealmLogin {
 
 hidden_debug!(RealmLogin);
 
+/// As RFC 8266 has it. Its tables are those of Unicode 6.3: what they know nothing of, newer emoji and scripts, is part of a name
+/// if it is seen.
+fn nickname(text: &str) -> Result<Cow<'_, str>, Error> {
+    Nickname::enforce(text).or_else(|error| {
+        let is_newer =
+            matches!(&error, Error::BadCodepoint(it) if it.property == DerivedPropertyValue::Unassigned);
+        let is_defined = |letter| {
+            let category = CodePointMapData::<GeneralCategory>::new().get(letter);
+            !matches!(category, GeneralCategory::Unassigned | GeneralCategory::PrivateUse)
+        };
+        let is_fit = |letter| !is_unseen(letter) && !is_shaper(letter) && is_defined(letter);
+        if !is_newer || !text.chars().all(is_fit) {
+            return Err(error);
+        }
+        let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        Ok(ComposingNormalizerBorrowed::new_nfkc().normalize(&spaced).into_owned().into())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +116,17 @@ mod tests {
         assert_eq!(name("张三 李四"), "张三 李四");
         assert_eq!((name("ΟΔΥΣΣΕΥΣ"), name("STRASSE")), (name("οδυσσευς"), name("straße")));
         assert_ne!(name("alice"), name("alicе"), "a Cyrillic letter is another one");
+    }
+
+    #[test]
+    fn what_unicode_has_defined_since_2013_is_part_of_a_name_if_it_is_seen() {
+        let name = |text: &str| RealmLogin::parse(text).map(|login| login.0);
+        assert_eq!(name(" ＡＤＡ  \u{1f914}\u{2b82f} "), Ok("ada \u{1f914}\u{2b82f}".to_owned()));
+        assert_eq!(name("\u{1c90}"), Ok("\u{10d0}".to_owned()), "a Georgian capital");
+        for text in ["\u{1f914}\u{200b}", "\u{1f914}\u{200d}x", "\u{1fae0}\0", "\u{1fae0}\u{e000}", "\u{378}"]
+        {
+            assert!(name(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]
