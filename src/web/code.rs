@@ -158,6 +158,7 @@ async fn send(
         body = CodeAccepted,
         headers(("BrowserCookie"), ("RateLimitPolicy"))
     )),
+    security((), ("session" = [])),
     extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, NUMBER])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {

@@ -31,10 +31,10 @@ use crate::web::{
     ),
     servers((url = "/")),
     tags(
-        (name = "sign-in"),
+        (name = "sign-in", description = "With a password, a code by SMS or a passkey, and what leads there."),
         (name = "sms", description = "Codes by SMS."),
-        (name = "session"),
-        (name = "account"),
+        (name = "session", description = "Who is signed in, and signing out."),
+        (name = "account", description = "What users change of their own account."),
         (name = "limits", description = "Hits on custom limits, for other programs."),
         (name = "guard", description = "Attempts at the logins of other programs."),
         (name = "verify", description = "Codes by SMS, for other programs."),
@@ -198,6 +198,18 @@ const HEADERS: [SharedHeader; 8] = [
     header("Version", "ETag", true, "The version of the limits, for If-Match.", "\"5d1f0c2a9b3e\""),
 ];
 
+/// Schemas of bodies that need some of their optional fields, with the ways to send them. Of all but the solution of
+/// a challenge, two ways at once are refused.
+const CHOICES: [(&str, &[&[&str]]); 6] = [
+    ("AppsPreviewRequest", &[&["apps"], &["toml"]]),
+    ("AppsRequest", &[&["apps"], &["toml"]]),
+    ("LimitsRequest", &[&["limits"], &["toml"]]),
+    ("PreviewRequest", &[&["limits"], &["toml"]]),
+    ("SecondFactor", &[&["totp"], &["recovery"], &["passkey"]]),
+    (SOLUTION, &[&["id", "answer"], &["altcha"]]),
+];
+const SOLUTION: &str = "Solution";
+
 fn finish(mut document: Value) -> Value {
     document["info"]["summary"] = "Exact login throttling, and protection of SMS codes against abuse.".into();
     let mut schemas = document["components"]["schemas"].take();
@@ -212,6 +224,10 @@ fn finish(mut document: Value) -> Value {
         }
         if operation.get("requestBody").is_some() {
             show_example(&mut operation["requestBody"], &schemas);
+        }
+        // Left out, it would not say whether a call needs nothing or was forgotten.
+        if let Some(call) = operation.as_object_mut() {
+            call.entry("security").or_insert_with(|| json!([]));
         }
         let says_when =
             operation.as_object_mut().is_none_or(|call| call.remove("x-never-says-when").is_none());
@@ -228,6 +244,9 @@ fn finish(mut document: Value) -> Value {
     flatten(&mut schemas);
     for schema in fields_mut(&mut schemas) {
         close(schema);
+    }
+    for (name, ways) in CHOICES {
+        choose(&mut schemas[name], ways, if name == SOLUTION { "anyOf" } else { "oneOf" });
     }
     let problem =
         schemas.as_object_mut().and_then(|schemas| schemas.remove("ProblemBody")).unwrap_or_default();
@@ -389,6 +408,18 @@ fn close(schema: &mut Value) {
         }
     }
     fields.insert("additionalProperties".to_owned(), false.into());
+}
+
+/// A body has the fields of one of these ways, and null is none of them.
+fn choose(schema: &mut Value, ways: &[&[&str]], how: &str) {
+    for field in ways.iter().copied().flatten().copied() {
+        never_null(&mut schema["properties"][field]);
+    }
+    let way = |fields: &&[&str]| {
+        let properties: Value = fields.iter().map(|field| ((*field).to_owned(), json!({}))).collect();
+        json!({ "required": fields, "properties": properties })
+    };
+    schema[how] = ways.iter().map(way).collect();
 }
 
 fn never_null(property: &mut Value) {

@@ -60,8 +60,8 @@ pub struct MessageQuery {
     prefix: Option<String>,
     /// `next` of the page before.
     after: Option<String>,
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    limit: Option<u32>,
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -95,7 +95,7 @@ pub async fn api_list(
     const STATES: &str = "Use pending, accepted, refused, unknown or withheld, or leave it out.";
     let state = read_filter(wanted.state.as_deref(), "state", STATES, |text| text.parse().ok())?;
     let after = read_cursor(wanted.after.as_deref(), "after", LedgerCursor::parse)?;
-    let limit = read_page_size(wanted.limit)?;
+    let limit = read_page_size(wanted.limit.as_deref())?;
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
     let page = services.codes.ledger().page(&filter, after.as_ref(), limit).await?;

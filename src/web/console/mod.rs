@@ -143,9 +143,9 @@ fn read_cursor<T>(
 }
 
 /// The entries on a page of a list: 50 where nothing else is asked for.
-fn read_page_size(limit: Option<u32>) -> Result<u32, Problem> {
-    let limit = limit.unwrap_or(50);
-    if (1..=200).contains(&limit) { Ok(limit) } else { Err(Problem::wrong("limit", "Use 1 to 200.")) }
+fn read_page_size(text: Option<&str>) -> Result<u32, Problem> {
+    let size = |text: &str| text.parse().ok().filter(|size| (1..=200).contains(size));
+    Ok(read_filter(text, "limit", "Use 1 to 200.", size)?.unwrap_or(50))
 }
 
 pub struct ConsolePage {

@@ -37,7 +37,7 @@ struct LogtoBody {
 #[derive(Deserialize, ToSchema)]
 struct LogtoPayload {
     /// 4 to 10 letters and digits.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = String)]
     code: Option<SecretField>,
     /// The language of the message: a tag as en or zh-CN.
     locale: Option<String>,
@@ -203,13 +203,14 @@ pub async fn supabase(
 
 /// Say whether a relayed code was entered
 ///
-/// So that the brake on a prefix can judge by it. Telling it again changes nothing.
+/// So that the brake on a prefix can judge by it. Telling it again changes nothing. An id is 32 hexadecimal digits, so
+/// that no other call of the relay has such a path.
 #[utoipa::path(
     post,
     path = "/api/v1/relay/{id}/outcome",
     operation_id = "tellRelayOutcome",
     tag = "relay",
-    params(("id" = String, Path, description = "As it was given.")),
+    params(("id" = String, Path, description = "As it was given.", pattern = "^[0-9a-f]{32}$")),
     request_body = RelayOutcomeBody,
     responses((status = 204, description = "Noted.")),
     security(("token" = [])),

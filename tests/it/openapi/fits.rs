@@ -21,12 +21,15 @@ pub fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
 /// Checks a value against a schema, with the part of JSON Schema that the document uses.
 pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     let schema = resolved(document, schema);
-    if let Some(choices) = schema["oneOf"].as_array() {
-        let misfits: Vec<_> = choices.iter().map(|choice| fits(document, choice, value, at)).collect();
-        return match misfits.iter().filter(|fit| fit.is_ok()).count() {
-            1 => Ok(()),
-            _ => Err(format!("{at} fits not one of them: {misfits:?}")),
-        };
+    let misfits = |choices: &[Value]| -> Vec<String> {
+        choices.iter().filter_map(|choice| fits(document, choice, value, at).err()).collect()
+    };
+    for (how, most) in [("oneOf", 1), ("anyOf", usize::MAX)] {
+        let Some(choices) = schema[how].as_array() else { continue };
+        let misfits = misfits(choices);
+        if !(1..=most).contains(&(choices.len() - misfits.len())) {
+            return Err(format!("{at} fits not {how} them: {misfits:?}"));
+        }
     }
     if schema.get("const").is_some_and(|wanted| wanted != value) {
         return Err(format!("{at} is {value} and not {}", schema["const"]));
@@ -34,7 +37,12 @@ pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result
     if schema["enum"].as_array().is_some_and(|wanted| !wanted.contains(value)) {
         return Err(format!("{at} is {value} and none of {}", schema["enum"]));
     }
-    let kinds = schema["type"].as_array().map_or(std::slice::from_ref(&schema["type"]), Vec::as_slice);
+    let kinds = match &schema["type"] {
+        Value::Array(kinds) => kinds.as_slice(),
+        // A choice among schemas, or a part of one, says no type of its own.
+        Value::Null => return lacking(schema, value, at).map_or(Ok(()), Err),
+        kind => std::slice::from_ref(kind),
+    };
     let is = |kind: &Value| match kind.as_str() {
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),
@@ -58,11 +66,12 @@ pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result
         };
         fits(document, inner, field, &format!("{at}.{name}"))?;
     }
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    match required.into_iter().find(|name| !fields.contains_key(*name)) {
-        Some(missing) => Err(format!("{at}.{missing} is missing")),
-        None => Ok(()),
-    }
+    lacking(schema, value, at).map_or(Ok(()), Err)
+}
+
+fn lacking(schema: &Value, value: &Value, at: &str) -> Option<String> {
+    let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    required.find(|name| value.get(name).is_none()).map(|missing| format!("{at}.{missing} is missing"))
 }
 
 /// Checks one answer against the document: its status, type, headers and every field.

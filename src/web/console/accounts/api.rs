@@ -35,8 +35,8 @@ pub struct AccountQuery {
     group: Option<String>,
     /// The value of next from the previous page.
     after: Option<String>,
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    limit: Option<u32>,
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -182,10 +182,11 @@ pub async fn list(
     wanted: Query<AccountQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let limit = read_page_size(wanted.limit)?;
+    let limit = read_page_size(wanted.limit.as_deref())?;
     let after = read_cursor(wanted.after.as_deref(), "after", AccountCursor::parse)?;
     let region = &services.live.snapshot().sms.default_region;
-    let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
+    let phone = wanted.phone.as_deref().filter(|text| !text.is_empty());
+    let phone = phone.map(|text| Phone::parse(text, region)).transpose();
     let role = read_filter(wanted.role.as_deref(), "role", "Use user or admin.", |word| word.parse().ok())?;
     let states = "Use active, disabled or must-change-password.";
     let state = read_filter(wanted.state.as_deref(), "state", states, |word| word.parse().ok())?;

@@ -58,8 +58,8 @@ pub struct EventParams {
     noted: Option<String>,
     /// `next` of the page before.
     after: Option<String>,
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    limit: Option<u32>,
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -104,7 +104,7 @@ pub async fn list(
 ) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
     let after = read_cursor(wanted.after.as_deref(), "after", EventCursor::parse)?;
-    let limit = read_page_size(wanted.limit)?;
+    let limit = read_page_size(wanted.limit.as_deref())?;
     services.audit.flush().await;
     let page = services.audit.log().page(&filter, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());

@@ -17,7 +17,7 @@ use crate::web::console::document::{
     record_save, save_response,
 };
 use crate::web::console::guard::{Admin, AdminRequest, Permitted, ReadLimits, SaveLimits};
-use crate::web::console::{FormProblem, read_cursor};
+use crate::web::console::{FormProblem, read_cursor, read_filter};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::{
@@ -183,8 +183,8 @@ const MOST: u32 = 100;
 pub struct HistoryPageQuery {
     /// `next` of the page before.
     before: Option<String>,
-    #[param(minimum = 1, maximum = 100, default = 20)]
-    limit: Option<u32>,
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -217,11 +217,9 @@ pub async fn api_history(
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let before = read_cursor(page.before.as_deref(), "before", ChangeCursor::parse)?;
-    let limit = page.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::wrong("limit", "Use 1 to 100."));
-    }
-    let (changes, _, next) = read(&services, before, limit).await?;
+    let size = |text: &str| text.parse().ok().filter(|size| (1..=MOST).contains(size));
+    let limit = read_filter(page.limit.as_deref(), "limit", "Use 1 to 100.", size)?;
+    let (changes, _, next) = read(&services, before, limit.unwrap_or(USUAL)).await?;
     Ok(HttpResponse::Ok().json(LimitChanges { changes, next: next.map(|next| next.to_string()) }))
 }
 
