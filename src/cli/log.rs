@@ -28,8 +28,9 @@ const NEVER: &str = "rlibphonenumber";
 pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// What is logged if nobody asks for more. The state of Redis and of the config centre is reported by those who
-/// use them; their clients log each attempt to connect to a server that is away.
-const UNASKED: &str = "info,nacos_sdk=off,redis=off";
+/// use them; their clients log each attempt to connect to a server that is away. The dispatcher logs each request that
+/// is not HTTP, which any stranger can send; it is answered 400, and that is all there is to it.
+const UNASKED: &str = "info,actix_http::h1::dispatcher=off,nacos_sdk=off,redis=off";
 
 /// Writes the log to standard error until it is dropped, on a thread of its own.
 pub struct LogWriter(SyncSender<LogMessage>);

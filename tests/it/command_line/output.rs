@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::process::Stdio;
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::support::app::PASSWORD;
 use crate::support::process::Home;
@@ -172,4 +174,32 @@ async fn a_log_of_everything_holds_nobodys_data() {
         assert!(!words().any(|word| codes.iter().any(|code| code == word)), "a code is in the log: {line}");
     }
     assert!(!text.is_empty());
+}
+
+/// Anybody can send it, as often as they like.
+#[tokio::test]
+async fn a_request_that_is_not_http_is_no_error_in_the_log() {
+    let home = Home::new();
+    let mut running = home.start(&["serve"]).await;
+    for (what, request) in [
+        ("a header without a name", "GET /login HTTP/1.1\r\nhost: x\r\n: y\r\n\r\n"),
+        ("a space before a colon", "GET /login HTTP/1.1\r\nhost: x\r\nx : y\r\n\r\n"),
+        ("two lengths", "GET /login HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n"),
+        ("no version", "LOGIN\r\n\r\n"),
+        ("TLS", "\u{16}\u{3}\u{1}\r\n\r\n"),
+        (
+            "a part without a length",
+            "POST /login HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        ),
+    ] {
+        let mut stream = TcpStream::connect(("127.0.0.1", home.port)).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 10];
+        stream.read_exact(&mut answer).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(&answer, b"HTTP/1.1 4", "{what}");
+    }
+    running.signal("TERM");
+    assert_eq!(running.ended().await.code(), Some(0));
+    let log = running.stderr();
+    assert!(log.contains("INFO") && !log.contains("ERROR"), "{log}");
 }
