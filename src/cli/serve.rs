@@ -44,6 +44,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>)
         tracing::warn!("{mismatch}");
     }
     let metrics = telemetry::builder().install_recorder().map_err(CliFailure::broken)?;
+    telemetry::describe();
     telemetry::register_rare();
     let export = export.map(|export| export.start(metrics.clone()));
     let world = TimeAndEntropy::default();

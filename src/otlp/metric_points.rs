@@ -44,12 +44,18 @@ pub(super) fn of_resource(attributes: Vec<KeyValue>, metrics: Vec<Metric>) -> Re
     }
 }
 
-/// The metrics in a text of Prometheus' format, as our own recorder writes it: each family after its `# TYPE`.
+/// The metrics in a text of Prometheus' format, as our own recorder writes it: each family after its `# HELP`, if it is
+/// described, and its `# TYPE`.
 pub(super) fn of_text(text: &str, start: u64, now: u64) -> Vec<Metric> {
     let times = Times { start, now };
     let mut metrics = Vec::new();
     let mut lines = text.lines().peekable();
+    let mut described = None;
     while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            described = help.split_once(' ');
+            continue;
+        }
         let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) else {
             continue;
         };
@@ -63,7 +69,15 @@ pub(super) fn of_text(text: &str, start: u64, now: u64) -> Vec<Metric> {
             "histogram" => histogram(name, samples, times),
             _ => continue,
         };
-        metrics.push(Metric { name: name.to_owned(), data: Some(data), ..Metric::default() });
+        let says = described.filter(|(of, _)| *of == name).map_or("", |(_, says)| says);
+        let unit = if name.ends_with("_seconds") { "s" } else { "" };
+        metrics.push(Metric {
+            name: name.to_owned(),
+            description: says.to_owned(),
+            unit: unit.to_owned(),
+            data: Some(data),
+            ..Metric::default()
+        });
     }
     metrics
 }
@@ -233,6 +247,21 @@ mod tests {
         assert_eq!((a.count, a.sum), (4, Some(10.0)));
         assert_eq!(b.bucket_counts, [0, 1, 0]);
         assert_eq!(metrics.len(), 5);
+    }
+
+    #[test]
+    fn descriptions_and_units_of_names_are_told() {
+        let recorder = PrometheusBuilder::new().set_buckets(&[0.5]).unwrap().build_recorder();
+        metrics::with_local_recorder(&recorder, || {
+            metrics::describe_counter!("events_total", "What happened");
+            metrics::counter!("events_total").increment(1);
+            metrics::histogram!("wait_seconds").record(1.0);
+        });
+        let metrics = of_text(&recorder.handle().render(), 1, 2);
+        let told = metrics.iter().map(|it| (it.name.as_str(), it.description.as_str(), it.unit.as_str()));
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        assert_eq!(told, [("events_total", "What happened", ""), ("wait_seconds", "", "s")]);
     }
 
     #[test]

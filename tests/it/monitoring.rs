@@ -1,6 +1,7 @@
 //! The alert rules and the dashboard in `deploy/` agree with what the server measures.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -109,6 +110,27 @@ fn every_alert_fires_in_a_test_and_is_quiet_in_another() {
     promtool.args(["test", "rules"]).arg(deploy("prometheus/gatehouse.rules.test.yml"));
     let tested = promtool.output().expect("promtool: scripts/setup installs it");
     assert!(tested.status.success(), "{}{}", text(&tested.stdout), text(&tested.stderr));
+}
+
+/// With a description each, and names as Prometheus' own linter wants them.
+#[tokio::test]
+async fn every_metric_says_what_it_is() {
+    let home = Home::new();
+    let running = home.start(&["serve"]).await;
+    some_of_everything(&running.client()).await;
+    let metrics = running.client().get("/metrics").await.text;
+    let named = |lead| metrics.lines().filter_map(move |line| line.strip_prefix(lead)?.split(' ').next());
+    let families: Vec<&str> = named("# TYPE ").collect();
+    assert!(families.len() > 20, "{families:?}");
+    for family in families {
+        assert!(named("# HELP ").any(|described| described == family), "{family} is not described");
+    }
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut promtool = promtool.spawn().expect("promtool: scripts/setup installs it");
+    promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let checked = promtool.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{}{}", text(&checked.stdout), text(&checked.stderr));
 }
 
 fn text(bytes: &[u8]) -> String {

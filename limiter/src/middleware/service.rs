@@ -29,9 +29,14 @@ where
     type Future = Ready<Result<Self::Transform, ()>>;
 
     fn new_transform(&self, service: Inner) -> Self::Future {
+        metrics::describe_counter!(REFUSALS, "Requests that a limit refused, or would have in monitor mode");
+        metrics::describe_counter!(STORE_ERRORS, "Decisions that the store of the limits did not make");
         ready(Ok(Limited { rate: Rc::new(self.clone()), service: Rc::new(service) }))
     }
 }
+
+const REFUSALS: &str = "gatehouse_rate_limit_refusals_total";
+const STORE_ERRORS: &str = "gatehouse_store_errors_total";
 
 /// A service behind the middleware.
 pub struct Limited<S: WindowStore + 'static, Inner> {
@@ -193,8 +198,7 @@ fn note(buckets: &[Bucket<'_>], noted: Option<Refusal>) {
 }
 
 fn count_refusal(limit: &str, mode: &'static str) {
-    metrics::counter!("gatehouse_rate_limit_refusals_total", "limit" => limit.to_owned(), "mode" => mode)
-        .increment(1);
+    metrics::counter!(REFUSALS, "limit" => limit.to_owned(), "mode" => mode).increment(1);
 }
 
 /// The slot of a request whose answer decides whether it counts. If this is dropped before the answer is known, for
@@ -228,7 +232,7 @@ async fn settle<S: WindowStore + 'static>(hold: Hold<S>, counts: bool) {
 }
 
 fn failed(error: &StoreError) {
-    metrics::counter!("gatehouse_store_errors_total").increment(1);
+    metrics::counter!(STORE_ERRORS).increment(1);
     if error.is_mistake() {
         tracing::error!(%error, "the limits of a request cannot be checked together");
     } else {

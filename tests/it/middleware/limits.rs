@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use actix_web::HttpResponse;
+use actix_web::dev::{ServiceRequest, Transform, fn_service};
+use actix_web::{Error, HttpResponse};
+use gatehouse_limiter::clock::Clock;
+use gatehouse_limiter::entropy::Entropy;
 use gatehouse_limiter::middleware::RateLimit;
 use gatehouse_limiter::middleware::{Denied, Outage, subject};
-use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
+use gatehouse_limiter::{Limit, LimitMode, Limiter, MemoryStore, Rule, RuleAction, SubKey};
+use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::{MINUTE, Site, a_minute, user};
 use crate::throttle::rig::*;
@@ -211,4 +215,21 @@ async fn more_limits_than_one_step_spans_are_refused_at_once() {
     for number in 0..9 {
         rate = rate.limit(limit(&format!("limit-{number}"), &[a_minute(1)]), subject::everyone());
     }
+}
+
+#[test]
+fn a_middleware_says_what_its_metrics_are() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let (key, store) = (SubKey::random(&Entropy::Os), MemoryStore::new(Clock::System));
+    let rate = RateLimit::new(Limiter::new(store, key, &Entropy::Os));
+    let service = fn_service(|request: ServiceRequest| async move {
+        Ok::<_, Error>(request.into_response(HttpResponse::Ok().finish()))
+    });
+    let names = ["gatehouse_rate_limit_refusals_total", "gatehouse_store_errors_total"];
+    metrics::with_local_recorder(&recorder, || {
+        drop(rate.new_transform(service));
+        names.map(|name| metrics::counter!(name).increment(0));
+    });
+    let shown = recorder.handle().render();
+    assert!(names.iter().all(|name| shown.contains(&format!("# HELP {name} "))), "{shown}");
 }
