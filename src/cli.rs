@@ -5,6 +5,8 @@ mod accounts;
 mod apps;
 mod key;
 mod log;
+#[cfg(test)]
+mod package;
 mod serve;
 
 use std::io::Write;
