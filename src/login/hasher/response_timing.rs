@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use argon2::{Algorithm, Params, Version};
 
-use crate::accounts::stored_hash::{HashCost, HashFunction, Pbkdf2Digest};
+use crate::accounts::stored_hash::{
+    BcryptInput, HashCost, HashFunction, LONGEST_REPEATED, ScryptCost, ShaDigest,
+};
 
 /// An answer leaves after twice the time that the slowest hash takes here, so that other load does not delay it beyond.
 const ROOM: f64 = 2.0;
@@ -73,10 +75,15 @@ pub fn note_deadline(timing: Option<ResponseTiming>) {
 pub fn measure_slowness() -> f64 {
     const RUNS: usize = 3;
     let samples = [
-        HashFunction::Bcrypt { cost: 6 },
-        HashFunction::Scrypt { log_n: 11, r: 8, p: 1 },
-        HashFunction::Pbkdf2 { digest: Pbkdf2Digest::Sha256, iterations: 10_000 },
-        HashFunction::Pbkdf2 { digest: Pbkdf2Digest::Sha512, iterations: 3_000 },
+        HashFunction::Bcrypt { cost: 6, input: BcryptInput::Typed },
+        HashFunction::Scrypt(ScryptCost { log_n: 11, r: 8, p: 1 }),
+        HashFunction::Yescrypt { params: "j85".parse().expect("N = 2048, r = 8") },
+        HashFunction::Pbkdf2 { digest: ShaDigest::Sha1, iterations: 10_000 },
+        HashFunction::Pbkdf2 { digest: ShaDigest::Sha256, iterations: 10_000 },
+        HashFunction::Pbkdf2 { digest: ShaDigest::Sha512, iterations: 3_000 },
+        HashFunction::ShaCrypt { digest: ShaDigest::Sha256, rounds: 5_000 },
+        HashFunction::ShaCrypt { digest: ShaDigest::Sha512, rounds: 2_000 },
+        HashFunction::Phpass { log_rounds: 12 },
         HashFunction::Argon2 {
             algorithm: Algorithm::Argon2id,
             version: Version::V0x13,
@@ -84,12 +91,17 @@ pub fn measure_slowness() -> f64 {
         },
     ];
     let slowness = |function: &HashFunction| {
-        const LENGTH: usize = 23;
+        const LENGTH: usize = 16;
         let mut memory = vec![argon2::Block::new(); function.blocks()];
         let shortest = (0..RUNS)
             .map(|_| {
                 let started = now();
-                std::hint::black_box(function.compute(b"a password", &[7; 16], LENGTH, &mut memory));
+                std::hint::black_box(function.compute(
+                    &[b'a'; LONGEST_REPEATED],
+                    &[7; 16],
+                    LENGTH,
+                    &mut memory,
+                ));
                 started.elapsed().as_secs_f64()
             })
             .fold(f64::INFINITY, f64::min);
