@@ -8,8 +8,9 @@ use crate::secret::hidden_debug;
 mod foreign;
 mod function;
 
-pub use foreign::ImportedHashError;
-pub use function::{BcryptInput, HashCost, HashFunction, LONGEST_REPEATED, ScryptCost, ShaDigest};
+pub use function::{
+    BcryptInput, HashCost, HashFunction, ImportedHashError, LONGEST_REPEATED, ScryptCost, ShaDigest,
+};
 
 /// Longer than any PHC string of ours.
 const MAX_PHC_BYTES: usize = 512;

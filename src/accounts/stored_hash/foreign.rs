@@ -9,14 +9,14 @@ use base64::{Engine as _, alphabet};
 use data_encoding::{BitOrder, Encoding, HEXLOWER_PERMISSIVE, Specification};
 
 use super::StoredHash;
-use super::function::{BcryptInput, HashFunction, ScryptCost, ShaDigest};
+use super::function::{BcryptInput, HashFunction, ImportedHashError, ScryptCost, ShaDigest};
 
 /// Longer than any hash of these formats.
 const LONGEST: usize = 512;
-/// RFC 9106 and RFC 8018 ask for at least 8 bytes.
-const SALTS: std::ops::RangeInclusive<usize> = 8..=128;
-/// OpenLDAP's have four.
+/// RFC 9106 and RFC 8018 ask for at least 8 bytes; OpenLDAP's have four.
+const LEAST_SALT: usize = 8;
 const LEAST_LDAP_SALT: usize = 4;
+const MOST_SALT: usize = 128;
 /// A shorter output could be matched by chance, and no function here has a longer one.
 const OUTPUTS: std::ops::RangeInclusive<usize> = 16..=64;
 const BCRYPT_OUTPUT: usize = 23;
@@ -42,32 +42,6 @@ static CRYPT_LETTERS: LazyLock<Encoding> = LazyLock::new(|| {
 /// Function, salt and output.
 type HashParts = (HashFunction, Vec<u8>, Vec<u8>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ImportedHashError {
-    #[error("is in no known format; docs/import.md lists those that are, and what to do with others")]
-    Format,
-    #[error("is damaged: its parameters, salt or hash cannot be read")]
-    Damaged,
-    #[error("has a salt of fewer than 8 ({{SSHA}}: 4) or more than 128 bytes")]
-    Salt,
-    #[error("has a hash of fewer than 16 or more than 64 bytes")]
-    Output,
-    #[error("has parameters of argon2 beyond m = 131072 (128 MiB), m × t = 262144 and p = 16")]
-    Argon2,
-    #[error("has parameters of scrypt beyond N × r × p = 2^20 (128 MiB)")]
-    Scrypt,
-    #[error("has parameters of yescrypt beyond N × r = 2^20 (128 MiB), or others than N and r")]
-    Yescrypt,
-    #[error("has a cost of bcrypt that is not 4 to 14")]
-    Bcrypt,
-    #[error("has iterations of PBKDF2 that are not 1 to 2000000")]
-    Pbkdf2,
-    #[error("has rounds of SHA-crypt that are not 1000 to 1000000")]
-    ShaCrypt,
-    #[error("has rounds of phpass that are not 2^4 to 2^20")]
-    Phpass,
-}
-
 impl StoredHash {
     /// Reads the formats of `docs/import.md`.
     pub(crate) fn parse_imported(text: &str) -> Result<Self, ImportedHashError> {
@@ -76,8 +50,11 @@ impl StoredHash {
         }
         let (function, salt, mut output) =
             parts(text).ok_or(ImportedHashError::Format)?.ok_or(ImportedHashError::Damaged)?;
-        let ldap = matches!(function, HashFunction::SaltedSha { .. });
-        if !SALTS.contains(&salt.len()) && !(ldap && (LEAST_LDAP_SALT..8).contains(&salt.len())) {
+        let least_salt = match function {
+            HashFunction::SaltedSha { .. } => LEAST_LDAP_SALT,
+            _ => LEAST_SALT,
+        };
+        if !(least_salt..=MOST_SALT).contains(&salt.len()) {
             return Err(ImportedHashError::Salt);
         }
         if !OUTPUTS.contains(&output.len()) {

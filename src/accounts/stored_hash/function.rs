@@ -13,8 +13,6 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
-use super::foreign::ImportedHashError;
-
 /// RFC 9106's second recommended option uses 64 MiB, and so does everybody who follows it. More of an imported hash only,
 /// which is weighed: Django's default is 100 MiB, and scrypt has as much.
 const MOST_OWN_KIB: u32 = 64 * 1024;
@@ -44,6 +42,33 @@ const BCRYPT_READS: usize = 72;
 /// SHA-crypt and phpass hash the password anew in each round, so a long one would take longer, and tell by it. One that is
 /// longer than this is wrong, after the work of one as long as this.
 pub const LONGEST_REPEATED: usize = 128;
+
+/// Why a hash of another system cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ImportedHashError {
+    #[error("is in no known format; docs/import.md lists those that are, and what to do with others")]
+    Format,
+    #[error("is damaged: its parameters, salt or hash cannot be read")]
+    Damaged,
+    #[error("has a salt of fewer than 8 ({{SSHA}}: 4) or more than 128 bytes")]
+    Salt,
+    #[error("has a hash of fewer than 16 or more than 64 bytes")]
+    Output,
+    #[error("has parameters of argon2 beyond m = 131072 (128 MiB), m × t = 262144 and p = 16")]
+    Argon2,
+    #[error("has parameters of scrypt beyond N × r × p = 2^20 (128 MiB)")]
+    Scrypt,
+    #[error("has parameters of yescrypt beyond N × r = 2^20 (128 MiB), or others than N and r")]
+    Yescrypt,
+    #[error("has a cost of bcrypt that is not 4 to 14")]
+    Bcrypt,
+    #[error("has iterations of PBKDF2 that are not 1 to 2000000")]
+    Pbkdf2,
+    #[error("has rounds of SHA-crypt that are not 1000 to 1000000")]
+    ShaCrypt,
+    #[error("has rounds of phpass that are not 2^4 to 2^20")]
+    Phpass,
+}
 
 /// A function with its parameters, within bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,8 +17,29 @@ const ROWS: &str = r#"
 {"login":"scrypt","password_hash":"$scrypt$ln=4,r=8,p=1$B2CslTIm5HwPYexday2FsA$pFh5nsACIsxx78Hif1QJlCud/EKGFGPMqWK6wR024ss"}
 {"login":"django","password_hash":"pbkdf2_sha256$3$saltsaltsalt$/YtbtpFO9qZpGwawxMfTioK8PTH3oHQCEIStXnku4gg="}
 {"login":"bcrypt","password_hash":"$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6","phone":"+8613800138000","phone_verified":true}
+{"login":"django-bcrypt","password_hash":"bcrypt_sha256$$2b$04$O5FR/zVg1qMDhoZ9/WxtreSkq/YY.a2WOiuKCDMNEniJT08N1hf.m"}
+{"login":"unix","password_hash":"$6$rounds=1000$0123456789abcdef$GaScwcscdzvyk7gzZmxXAHiJAYBdSzwVcphgrsQJGOjgOegLlrTs5rVDD6z0u4r1gcbw2MjFIR1AQnAH5uLeW0"}
+{"login":"debian","password_hash":"$y$j75$abcdefghijklmnopqrstu.$qCj3FJAOxenL84GhXQA.5yo90njyP/oqBzssCfadkhA"}
+{"login":"phpass","password_hash":"$P$52XbcV.oR4pwKfm3LBXFgYQIlPDwZL."}
+{"login":"wordpress","password_hash":"$wp$2y$04$XkNXLcQti/yBfWzA1LJdK.JGvpBGdTkEEqvuhv.x3Q9pSHRmq0rt."}
+{"login":"ldap","password_hash":"{SSHA}adrk8txUzDwIv/fXCATG+nV3fGLqyiHa"}
+{"login":"firebase","password_hash":"$fbscrypt$v=1,n=4,r=8,p=1,ss=Bw==,sk=AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==$dGVuIGJ5dGVzIQ==$7/82bWxbgsNMJZeRvksDto4R1IFM+p6Mb8GMy90/DwWkKqma7FD9L1XrJl13GftBf5MBjA2vUFSwSunOVcmY7A=="}
+{"login":"aspnet","password_hash":"AQAAAAEAAAADAAAAEHNpeHRlZW4gYnl0ZXMgISFB7B5rMwtVe37wauVFj2mrp4wEaSAwk+MNaSfiMqrWhw=="}
 "#;
-const LOGINS: [&str; 4] = ["argon", "scrypt", "django", "bcrypt"];
+const LOGINS: [&str; 12] = [
+    "argon",
+    "scrypt",
+    "django",
+    "bcrypt",
+    "django-bcrypt",
+    "unix",
+    "debian",
+    "phpass",
+    "wordpress",
+    "ldap",
+    "firebase",
+    "aspnet",
+];
 
 on_both_stores!(
     an_imported_account_signs_in_with_its_old_password_and_is_hashed_anew,
@@ -102,7 +123,7 @@ async fn an_imported_account_is_answered_like_none(store: Store) {
     let app = TestApp::start(store).await;
     import(&app).await;
     let mut told = Vec::new();
-    for login in ["bcrypt", "nobody"] {
+    for login in ["nobody", "bcrypt", "unix", "debian", "firebase"] {
         let client = app.client();
         for _ in 0..5 {
             let answer = client.login(login, WRONG).await;
@@ -114,8 +135,8 @@ async fn an_imported_account_is_answered_like_none(store: Store) {
             ));
         }
     }
-    let (imported, unknown) = told.split_at(5);
-    for (one, other) in imported.iter().zip(unknown) {
-        assert_eq!((one.1, &one.2, &one.3), (other.1, &other.2, &other.3));
+    let (unknown, imported) = told.split_at(5);
+    for (one, other) in imported.iter().zip(unknown.iter().cycle()) {
+        assert_eq!((one.1, &one.2, &one.3), (other.1, &other.2, &other.3), "{}", one.0);
     }
 }
