@@ -49,8 +49,8 @@ pub use grants::{GrantHolder, GrantRefusal, GrantedClient, Grants, IssuedTokens,
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
 pub use import::{
-    ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
-    MOST_ROWS as MOST_IMPORTED,
+    ExportSource, ExportSystem, FirebaseHashConfig, ImportConflict, ImportFile, ImportMistake,
+    ImportMistakes, ImportOutcome, ImportRow, ImportUnit, MOST_ROWS as MOST_IMPORTED,
 };
 pub use list::{
     AccountCursor, AccountKey, AccountPage, AccountRole, AccountSearch, AccountState, AccountTotals,

@@ -16,12 +16,14 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
+use gatehouse::accounts::ExportSystem;
 use gatehouse::app::{self, StartError};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
 use gatehouse::db::ConnectError;
 use gatehouse::gate::ProxyFile;
 use gatehouse::secret::KeyStep;
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
+use strum::VariantArray as _;
 
 use log::tell;
 
@@ -94,8 +96,14 @@ enum AdminCommand {
 enum AccountsCommand {
     /// Create the accounts of a file, all of them or none.
     Import {
-        /// JSON lines with login, password_hash, phone, phone_verified, totp, email, email_verified and name; - reads standard input.
+        /// JSON lines with login, password_hash, phone, phone_verified, totp, email, email_verified and name, or an export; - reads standard input.
         file: PathBuf,
+        /// Whose export the file is, as that system writes it.
+        #[arg(long, value_name = "SYSTEM", value_parser = PossibleValuesParser::new(ExportSystem::VARIANTS.iter().map(|system| system.into_str())))]
+        from: Option<String>,
+        /// The password hash parameters of the Firebase project, as its console shows them.
+        #[arg(long, value_name = "FILE", required_if_eq("from", "firebase"))]
+        hash_config: Option<PathBuf>,
         /// Only check the file and the database.
         #[arg(long)]
         dry_run: bool,
@@ -196,8 +204,9 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
             block_on(accounts::clear_factors(&loaded, &name))?
         }
         Command::Admin(AdminCommand::EndSessions) => block_on(accounts::end_sessions(&loaded))?,
-        Command::Accounts(AccountsCommand::Import { file, dry_run }) => {
-            block_on(accounts::import(&loaded, &file, dry_run))?
+        Command::Accounts(AccountsCommand::Import { file, from, hash_config, dry_run }) => {
+            let source = accounts::export_source(from.as_deref(), hash_config.as_deref())?;
+            block_on(accounts::import(&loaded, &file, source.as_ref(), dry_run))?
         }
         Command::Accounts(AccountsCommand::Imported) => block_on(accounts::imported(&loaded))?,
         Command::Apps(AppsCommand::Check { name, login, password_stdin, ca_file }) => {

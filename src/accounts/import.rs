@@ -8,10 +8,15 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use zeroize::Zeroizing;
 
+use self::exports::Exported;
 use super::stored_hash::HashCost;
 use super::{AccountId, Accounts, Factors, Phc, Profile, TotpSecret, Username, folded};
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::{Phone, PhoneError};
+
+mod exports;
+
+pub use exports::{ExportSource, ExportSystem, FirebaseHashConfig};
 
 /// Rows of one statement. Both databases take 32,766 parameters.
 const BATCH: usize = 100;
@@ -225,13 +230,17 @@ async fn taken(
     Ok(there.into_iter().map(|(value, deleted)| (value, deleted.is_some())).collect())
 }
 
-// Reading a file of accounts to import: JSON lines, each checked as registration checks its fields, and every mistake
-// with its line.
+// Reading a file of accounts to import: JSON lines or the export of another system, each account checked as registration
+// checks its fields, and every mistake with its line or account.
 
 /// In bytes, several times what the longest fields take.
 const LONGEST_LINE: usize = 16 * 1024;
 /// They are written in one transaction, which SQLite's other writers wait for at most 5 s.
 pub const MOST_ROWS: usize = 100_000;
+/// It is read at once.
+const LARGEST_EXPORT: u64 = 1 << 30;
+/// What to do with what is no file of lines.
+const ONE_DOCUMENT: &str = "begins one JSON document, and an account is a line here; name whose export it is with --from keycloak, auth0, firebase or django, or write lines with jq -c '.[]'";
 /// Mistakes that are kept; the rest are counted.
 const MOST_MISTAKES: usize = 50;
 /// How much of what the file says is repeated.
@@ -239,6 +248,7 @@ const LONGEST_REASON: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportRow {
+    /// Or the number of the account, as [`ImportFile::unit`] says.
     pub line: usize,
     pub login: Username,
     pub password_hash: Option<Phc>,
@@ -262,6 +272,23 @@ pub struct ImportFile {
     pub mistakes: ImportMistakes,
     /// Numbers that are left out, because the file does not say that they were verified.
     pub unverified: usize,
+    /// What rows and mistakes are counted in.
+    pub unit: ImportUnit,
+    /// Of an export: what is not taken of it, by account.
+    pub left_out: Vec<(usize, &'static str)>,
+    /// Of an export: addresses that are left out, because nobody verified them.
+    pub unverified_emails: usize,
+    /// Of an export: names that are the part of an address before its @.
+    pub shortened: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum ImportUnit {
+    #[default]
+    Line,
+    /// The first of an export is 1.
+    Account,
 }
 
 /// The first mistakes of a file, and how many more there are.
@@ -272,7 +299,7 @@ pub struct ImportMistakes {
 }
 
 /// One line; an unknown field is refused.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct ImportLine {
     login: Option<Value>,
@@ -286,7 +313,7 @@ struct ImportLine {
 }
 
 impl ImportFile {
-    /// Reads to the end, whatever is wrong. Lines that are empty are skipped.
+    /// Reads to the end, whatever is wrong, unless it is no file of lines. Lines that are empty are skipped.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -294,8 +321,12 @@ impl ImportFile {
         mut input: impl BufRead,
         parse_phone: impl Fn(&str) -> Result<Phone, PhoneError>,
     ) -> io::Result<Self> {
-        let (file, logins, phones) = (Self::default(), HashMap::new(), HashMap::new());
-        let mut reader = ImportReader { file, line: 0, logins, phones, parse_phone };
+        let mut reader = ImportReader::new(ImportUnit::Line, parse_phone);
+        if is_document(input.fill_buf()?) {
+            reader.line = 1;
+            reader.note("line", ONE_DOCUMENT);
+            return Ok(reader.file);
+        }
         let mut text = Vec::new();
         for line in 1.. {
             reader.line = line;
@@ -305,15 +336,46 @@ impl ImportFile {
                 LineRead::Line => reader.take(&text),
             }
             // Lines with mistakes are remembered, too.
-            if line > MOST_ROWS {
-                let reason =
-                    format!("the file has more than {MOST_ROWS} accounts; split it and import the parts");
-                reader.note("line", &reason);
+            if reader.has_too_many() {
                 break;
             }
         }
         Ok(reader.file)
     }
+
+    /// Reads the export of another system.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is larger than 1 GiB, or is no JSON.
+    pub fn read_export(
+        input: impl BufRead,
+        source: &ExportSource,
+        parse_phone: impl Fn(&str) -> Result<Phone, PhoneError>,
+    ) -> io::Result<Self> {
+        let mut bytes = Zeroizing::new(Vec::new());
+        if input.take(LARGEST_EXPORT + 1).read_to_end(&mut bytes)? as u64 > LARGEST_EXPORT {
+            return Err(io::Error::other("it is larger than 1 GiB; split it and import the parts"));
+        }
+        let mut reader = ImportReader::new(ImportUnit::Account, parse_phone);
+        for exported in exports::entries(source, &bytes)? {
+            reader.line += 1;
+            reader.take_exported(exported);
+            if reader.has_too_many() {
+                break;
+            }
+        }
+        Ok(reader.file)
+    }
+}
+
+/// Whether a file begins as no line of an account does: as a list, as an object over several lines, or with the users of an
+/// export.
+fn is_document(start: &[u8]) -> bool {
+    let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
+    let Some(inside) = start.strip_prefix(b"{") else { return start.starts_with(b"[") };
+    let spaces = inside.iter().take_while(|byte| **byte == b' ').count();
+    let next = &inside[spaces..];
+    next.starts_with(b"\n") || next.starts_with(b"\r") || next.starts_with(b"\"users\"")
 }
 
 /// A file as far as it is read, and the lines on which each name and number was first.
@@ -326,30 +388,80 @@ struct ImportReader<P> {
 }
 
 impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
+    fn new(unit: ImportUnit, parse_phone: P) -> Self {
+        let file = ImportFile { unit, ..ImportFile::default() };
+        Self { file, line: 0, logins: HashMap::new(), phones: HashMap::new(), parse_phone }
+    }
+
     fn take(&mut self, text: &[u8]) {
         let line = self.line;
         let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| line == 1).unwrap_or(text).trim_ascii();
         if text.is_empty() {
             return;
         }
-        let fields = match parse_line(text) {
-            Ok(fields) => fields,
-            Err(reason) => return self.note("line", &reason),
+        match parse_line(text) {
+            Ok(fields) => {
+                if !self.take_fields(fields) {
+                    let reason = "is missing, and so is a phone with \"phone_verified\": true; nothing would open the account";
+                    self.note("password_hash", reason);
+                }
+            }
+            Err(reason) => self.note("line", &reason),
+        }
+    }
+
+    fn take_exported(&mut self, exported: Exported) {
+        let line = self.line;
+        let account = match exported {
+            Exported::Other => return,
+            Exported::Wrong { field, reason } => return self.note(field, reason),
+            Exported::LeftOut(what) => return self.file.left_out.push((line, what)),
+            Exported::Account(account) => *account,
         };
+        if !self.take_fields(account.line) {
+            let what = "the account, which has no password and no verified phone number to open it with";
+            return self.file.left_out.push((line, what));
+        }
+        self.file.left_out.extend(account.lost.into_iter().map(|lost| (line, lost)));
+        self.file.shortened += usize::from(account.shortened);
+        self.file.unverified_emails += usize::from(account.unverified_email);
+    }
+
+    /// Whether something opens the account, or a mistake is noted.
+    fn take_fields(&mut self, fields: ImportLine) -> bool {
         let before = self.file.mistakes.count();
         let login = self.login(fields.login);
         let password_hash = self.hash(fields.password_hash);
         let phone = self.phone(fields.phone, fields.phone_verified);
         let totp = self.totp(fields.totp);
         let profile = self.profile(fields.email, fields.email_verified, fields.name);
-        let Some(login) = login.filter(|_| self.file.mistakes.count() == before) else { return };
+        let line = self.line;
+        let Some(login) = login.filter(|_| self.file.mistakes.count() == before) else { return true };
         if password_hash.is_none() && phone.is_none() {
-            let reason =
-                "is missing, and so is a phone with \"phone_verified\": true; nothing would open the account";
-            return self.note("password_hash", reason);
+            self.logins.remove(&login);
+            return false;
         }
         let profile = profile.unwrap_or_default();
         self.file.rows.push(ImportRow { line, login, password_hash, phone, totp, profile });
+        true
+    }
+
+    fn has_too_many(&mut self) -> bool {
+        let too_many = self.line > MOST_ROWS;
+        if too_many {
+            let reason =
+                format!("the file has more than {MOST_ROWS} accounts; split it and import the parts");
+            self.note("line", &reason);
+        }
+        too_many
+    }
+
+    /// Where something was before.
+    fn at(&self, line: usize) -> String {
+        match self.file.unit {
+            ImportUnit::Line => format!("on line {line}"),
+            ImportUnit::Account => format!("in account {line}"),
+        }
     }
 
     fn login(&mut self, value: Option<Value>) -> Option<Username> {
@@ -363,7 +475,7 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
             Err(error) => return self.wrong("login", &format!("cannot be used: {error}")),
         };
         if let Some(first) = self.logins.get(&login) {
-            return self.wrong("login", &format!("is the same name as on line {first}"));
+            return self.wrong("login", &format!("is the same name as {}", self.at(*first)));
         }
         self.logins.insert(login.clone(), self.line);
         Some(login)
@@ -394,7 +506,7 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
             Err(error) => return self.wrong("phone", &error.to_string()),
         };
         if let Some(first) = self.phones.get(&phone) {
-            return self.wrong("phone", &format!("is the same number as on line {first}"));
+            return self.wrong("phone", &format!("is the same number as {}", self.at(*first)));
         }
         self.phones.insert(phone.clone(), self.line);
         Some(phone)

@@ -1,13 +1,14 @@
 //! `gatehouse accounts import | imported` and `gatehouse admin create | enable | clear-factors | end-sessions`
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
 use gatehouse::accounts::{
-    Account, AccountAct, Accounts, CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes,
-    ImportOutcome, ImportRow, Roles, Username,
+    Account, AccountAct, Accounts, CreateError, ExportSource, ExportSystem, FirebaseHashConfig,
+    ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow, ImportUnit, Roles,
+    Username,
 };
 use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
@@ -20,22 +21,63 @@ use zeroize::Zeroizing;
 use super::log::tell;
 use super::{CliFailure, counted, database_failure};
 
+/// What the options say of the file; None if it is one of JSON lines.
+pub fn export_source(
+    from: Option<&str>,
+    hash_config: Option<&Path>,
+) -> Result<Option<ExportSource>, CliFailure> {
+    let system: Option<ExportSystem> = from.and_then(|name| name.parse().ok());
+    Ok(match (system, hash_config) {
+        (Some(ExportSystem::Firebase), Some(path)) => {
+            let text = Zeroizing::new(fs::read_to_string(path).map_err(|reason| {
+                CliFailure::unusable(format!("--hash-config: cannot read {}: {reason}", path.display()))
+            })?);
+            let config = FirebaseHashConfig::parse(&text);
+            let unusable = |reason| {
+                CliFailure::unusable(format!(
+                    "--hash-config: {reason}; copy it from the console: Authentication, Users, ⋮, Password hash parameters"
+                ))
+            };
+            Some(ExportSource::Firebase(config.map_err(unusable)?))
+        }
+        (_, Some(_)) | (Some(ExportSystem::Firebase), None) => {
+            return Err(CliFailure::unusable(
+                "--hash-config: belongs to --from firebase; use both or neither",
+            ));
+        }
+        (Some(ExportSystem::Keycloak), None) => Some(ExportSource::Keycloak),
+        (Some(ExportSystem::Auth0), None) => Some(ExportSource::Auth0),
+        (Some(ExportSystem::Django), None) => Some(ExportSource::Django),
+        (None, None) => None,
+    })
+}
+
 /// Creates the accounts of a file, or none of them. With `dry_run`, only says whether it could.
-pub async fn import(loaded: &LoadedConfig, path: &Path, dry_run: bool) -> Result<(), CliFailure> {
+pub async fn import(
+    loaded: &LoadedConfig,
+    path: &Path,
+    source: Option<&ExportSource>,
+    dry_run: bool,
+) -> Result<(), CliFailure> {
     let sms = loaded.live.snapshot().sms.clone();
     let phone = |text: &str| Phone::parse(text, &sms.default_region)?.allowed_in(&sms.countries);
-    let ImportFile { rows, mut mistakes, unverified } =
-        ImportFile::read(open(path)?, phone).map_err(|reason| unreadable(path, &reason))?;
-    if rows.is_empty() && mistakes.count() == 0 {
-        return Err(CliFailure::unusable("FILE: there is no account in it"));
+    let input = open(path)?;
+    let read = match source {
+        None => ImportFile::read(input, phone),
+        Some(source) => ImportFile::read_export(input, source, phone),
+    };
+    let mut file = read.map_err(|reason| unreadable(path, &reason))?;
+    if file.rows.is_empty() && file.mistakes.count() == 0 {
+        let none = "FILE: there is no account in it".to_owned();
+        return Err(CliFailure::unusable(none + &left_out(&file)));
     }
-    let checks_only = dry_run || mistakes.count() > 0;
-    match import_rows(loaded, &rows, checks_only).await? {
+    let checks_only = dry_run || file.mistakes.count() > 0;
+    match import_rows(loaded, &file.rows, checks_only).await? {
         ImportOutcome::Done => {}
         ImportOutcome::Refused(conflicts) => {
             for (row, conflict) in conflicts {
                 let (field, reason) = in_words(conflict);
-                mistakes.add(rows[row].line, field, reason.to_owned());
+                file.mistakes.add(file.rows[row].line, field, reason.to_owned());
             }
         }
         ImportOutcome::Raced => {
@@ -44,10 +86,10 @@ pub async fn import(loaded: &LoadedConfig, path: &Path, dry_run: bool) -> Result
             ));
         }
     }
-    if mistakes.count() > 0 {
-        return Err(CliFailure::unusable(listed(mistakes)));
+    if file.mistakes.count() > 0 {
+        return Err(CliFailure::unusable(listed(file.unit, file.mistakes)));
     }
-    tell!("{}", summary(&rows, unverified, dry_run));
+    tell!("{}", summary(&file, dry_run));
     Ok(())
 }
 
@@ -123,14 +165,14 @@ const fn in_words(conflict: ImportConflict) -> (&'static str, &'static str) {
     }
 }
 
-fn listed(ImportMistakes { mut first, more }: ImportMistakes) -> String {
+fn listed(unit: ImportUnit, ImportMistakes { mut first, more }: ImportMistakes) -> String {
     first.sort_by_key(|mistake| mistake.line);
     let mut text = String::new();
     for ImportMistake { line, field, reason } in first {
         // Writing to a text does not fail.
         let _ = match field {
-            "line" => writeln!(text, "line {line}: {reason}"),
-            _ => writeln!(text, "line {line}: {field}: {reason}"),
+            "line" => writeln!(text, "{unit} {line}: {reason}"),
+            _ => writeln!(text, "{unit} {line}: {field}: {reason}"),
         };
     }
     if more > 0 {
@@ -139,7 +181,8 @@ fn listed(ImportMistakes { mut first, more }: ImportMistakes) -> String {
     text + "Nothing was imported."
 }
 
-fn summary(rows: &[ImportRow], unverified: usize, dry_run: bool) -> String {
+fn summary(file: &ImportFile, dry_run: bool) -> String {
+    let ImportFile { rows, unverified, unverified_emails, shortened, .. } = file;
     let would = if dry_run { "would be imported" } else { "imported" };
     let mut text = format!("{} {would}", counted(rows.len(), "account", "accounts"));
     let phones = rows.iter().filter(|row| row.phone.is_some()).count();
@@ -149,11 +192,28 @@ fn summary(rows: &[ImportRow], unverified: usize, dry_run: bool) -> String {
         0 => write!(text, "."),
         apps => write!(text, ", {apps} with an authenticator app."),
     };
-    if unverified > 0 {
-        let numbers = counted(unverified, "phone number", "phone numbers");
-        let _ = write!(text, "\n{numbers} left out: not marked \"phone_verified\": true.");
+    if *unverified > 0 {
+        let numbers = counted(*unverified, "phone number", "phone numbers");
+        let marked =
+            if file.unit == ImportUnit::Line { "marked \"phone_verified\": true" } else { "verified" };
+        let _ = write!(text, "\n{numbers} left out: not {marked}.");
     }
-    text
+    if *unverified_emails > 0 {
+        let addresses = counted(*unverified_emails, "e-mail address", "e-mail addresses");
+        let _ = write!(text, "\n{addresses} left out: not verified.");
+    }
+    if *shortened > 0 {
+        let names = counted(*shortened, "name is", "names are");
+        let _ = write!(text, "\n{names} the part of an e-mail address before the @: tell the owners.");
+    }
+    text + &left_out(file)
+}
+
+/// One a line: none of them is lost without a word.
+fn left_out(file: &ImportFile) -> String {
+    let lines = file.left_out.iter().map(|(account, what)| format!("\naccount {account}: {what}"));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\nLeft out:{lines}") }
 }
 
 const LONGEST_LINE: u64 = 2048;

@@ -207,3 +207,24 @@ fn mistakes_are_kept_up_to_a_bound_and_counted_beyond() {
     let file = read("x\n".repeat(1234));
     assert_eq!((file.mistakes.first.len(), file.mistakes.more), (50, 1184));
 }
+
+#[test]
+fn one_document_gets_one_mistake_that_says_what_to_do() {
+    for text in [
+        "[\n  {\n    \"login\": \"a1\"\n  }\n]\n".to_owned(),
+        "{\n  \"realm\" : \"shop\",\n  \"users\" : [ ]\n}\n".to_owned(),
+        "\u{feff}{ \r\n\"login\": \"a1\"\r\n}".to_owned(),
+        format!("{{\"users\":[{}]}}", "{},".repeat(10_000)),
+        format!("[{}]", "{},".repeat(10_000)),
+    ] {
+        let file = read(&text);
+        let [ImportMistake { line: 1, field: "line", reason }] = &file.mistakes.first[..] else {
+            panic!("{text}")
+        };
+        assert!(
+            reason.contains("--from keycloak, auth0, firebase or django") && reason.ends_with("'.[]'"),
+            "{reason}"
+        );
+        assert!(file.rows.is_empty());
+    }
+}

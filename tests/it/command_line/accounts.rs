@@ -141,3 +141,80 @@ fn numbers_are_held_to_the_countries_of_the_configuration() {
         (Some(2), "line 1: phone: is in a country to which no codes are sent\nNothing was imported.\n")
     );
 }
+
+/// Each as the system writes it, with what is left out of it named, and then a sign-in.
+#[tokio::test]
+async fn exports_of_other_systems_are_read_whole() {
+    let home = Home::new();
+    home.write("keycloak.json", include_str!("../../exports/keycloak.json"));
+    home.write("firebase.json", include_str!("../../exports/firebase.json"));
+    home.write("firebase.txt", include_str!("../../exports/firebase-hash-config.txt"));
+    home.write("django.json", include_str!("../../exports/django.json"));
+    let import = |arguments: &[&str]| {
+        let ended = home.run(&[&["accounts", "import"], arguments].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+        ended.stdout
+    };
+    assert_eq!(
+        import(&["--from", "keycloak", "keycloak.json"]),
+        "4 accounts imported: 1 with a phone number, 0 without a password, 1 with an authenticator app.\n\
+        1 e-mail address left out: not verified.\n\
+        Left out:\n\
+        account 4: a passkey\n\
+        account 4: that it has to choose a new password; require one in the console\n\
+        account 5: the account, which is disabled\n\
+        account 6: the account, which has no password and no verified phone number to open it with\n\
+        account 7: the account of a client, not of a person\n"
+    );
+    assert!(import(&["--from", "firebase", "--hash-config", "firebase.txt", "firebase.json", "--dry-run"])
+        .starts_with("2 accounts would be imported: 1 with a phone number, 1 without a password.\n1 name is the part"));
+    assert!(
+        import(&["--from", "django", "django.json", "--dry-run"]).starts_with("5 accounts would be imported")
+    );
+    let auth0 = home.run_with_input(
+        &["accounts", "import", "--from", "auth0", "-"],
+        include_str!("../../exports/auth0.ndjson"),
+    );
+    assert!(auth0.stdout.starts_with("2 accounts imported: 1 with a phone number"), "{}", auth0.stderr);
+    // Auth0's had a bob, too.
+    let taken = home.run(&["accounts", "import", "--from", "django", "django.json"]);
+    assert_eq!(
+        (taken.code, taken.stderr.as_str()),
+        (Some(2), "account 3: login: an account has this name already\nNothing was imported.\n")
+    );
+    let running = home.start(&["serve"]).await;
+    assert_eq!(running.client().login("user1", "user1").await.status, 200);
+    assert_eq!(running.client().login("countess", OLD).await.status, 200);
+}
+
+#[test]
+fn an_export_without_its_name_or_of_another_system_gets_one_answer() {
+    let home = Home::new();
+    home.write("keycloak.json", include_str!("../../exports/keycloak.json"));
+    home.write("django.json", include_str!("../../exports/django.json"));
+    home.write("broken.json", "{\n  \"users\": [\n    {},\n");
+    for (arguments, said) in [
+        (
+            &["keycloak.json"][..],
+            "line 1: begins one JSON document, and an account is a line here; name whose export",
+        ),
+        (&["django.json"], "line 1: begins one JSON document"),
+        (&["--from", "django", "keycloak.json"], "FILE: there is no account in it\n"),
+        (&["--from", "django", "broken.json"], "FILE: cannot read broken.json: EOF while parsing"),
+        (&["--from", "firebase", "django.json"], "error: the following required arguments were not provided"),
+        (
+            &["--from", "keycloak", "--hash-config", "django.json", "keycloak.json"],
+            "--hash-config: belongs to",
+        ),
+        (
+            &["--from", "firebase", "--hash-config", "django.json", "keycloak.json"],
+            "--hash-config: base64_signer_key is missing",
+        ),
+        (&["--from", "okta", "keycloak.json"], "error: invalid value 'okta' for '--from <SYSTEM>'"),
+    ] {
+        let ended = home.run(&[&["accounts", "import"], arguments].concat());
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(ended.stderr.starts_with(said), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.lines().count() < 10, "{}", ended.stderr);
+    }
+}
