@@ -40,6 +40,14 @@ fn sample(name: &str) -> Value {
 /// A body that fits, without what may be left out unless it is text.
 pub fn body(document: &Value, schema: &Value, name: &str) -> Value {
     let schema = resolved(document, schema);
+    if let Some(fields) = schema["properties"].as_object() {
+        // Of several ways to send it, the first.
+        let others = schema["oneOf"].as_array().or(schema["anyOf"].as_array()).into_iter().flatten().skip(1);
+        let others: Vec<_> =
+            others.flat_map(|way| way["required"].as_array().into_iter().flatten()).collect();
+        let ours = fields.iter().filter(|(key, _)| !others.iter().any(|other| *other == key.as_str()));
+        return Value::Object(ours.map(|(key, inner)| (key.clone(), body(document, inner, key))).collect());
+    }
     if let Some(choices) = schema["oneOf"].as_array() {
         let choice = choices.iter().find(|choice| choice["type"] != "null").unwrap();
         return body(document, choice, name);
@@ -53,10 +61,7 @@ pub fn body(document: &Value, schema: &Value, name: &str) -> Value {
         Some("integer") => json!(1),
         Some("boolean") => json!(true),
         Some("array") => json!([body(document, &schema["items"], name)]),
-        Some("object") | None => {
-            let fields = schema["properties"].as_object().into_iter().flatten();
-            Value::Object(fields.map(|(key, inner)| (key.clone(), body(document, inner, key))).collect())
-        }
+        Some("object") | None => json!({}),
         other => panic!("{name} is {other:?}"),
     }
 }
