@@ -228,7 +228,7 @@ fn a_middleware_says_what_its_metrics_are() {
     let names = ["gatehouse_rate_limit_refusals_total", "gatehouse_store_errors_total"];
     metrics::with_local_recorder(&recorder, || {
         drop(rate.new_transform(service));
-        names.map(|name| metrics::counter!(name).increment(0));
+        names.into_iter().for_each(|name| metrics::counter!(name).increment(0));
     });
     let shown = recorder.handle().render();
     assert!(names.iter().all(|name| shown.contains(&format!("# HELP {name} "))), "{shown}");
