@@ -306,11 +306,11 @@ impl TokenKeysInner {
     }
 
     /// Those of an algorithm that are published.
-    fn published<'k>(
-        keys: &'k [Arc<SigningKey>],
+    fn published(
+        keys: &[Arc<SigningKey>],
         now: Micros,
         algorithm: SigningAlgorithm,
-    ) -> impl DoubleEndedIterator<Item = &'k Arc<SigningKey>> {
+    ) -> impl DoubleEndedIterator<Item = &Arc<SigningKey>> {
         keys.iter().filter(move |key| key.algorithm == algorithm && !key.has_ended(now))
     }
 
