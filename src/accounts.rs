@@ -80,7 +80,7 @@ pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError, folded};
 pub struct Account {
     pub id: AccountId,
     pub login: Username,
-    /// None: no password opens the account.
+    /// The hash of the password; None if no password opens the account.
     pub password_hash: Option<Phc>,
     /// Incremented whenever a password is set: a session starts only for the version that was verified.
     pub password_version: i64,
@@ -88,7 +88,7 @@ pub struct Account {
     pub password_failures: i64,
     /// Since when the password is disabled for strangers, after too many wrong ones.
     pub password_disabled_at: Option<Micros>,
-    /// None: no code opens the account.
+    /// The number for codes; None if no code opens the account.
     pub phone: Option<Phone>,
     pub roles: Roles,
     /// The password is a one-time password, and must be changed before anything else.
@@ -141,7 +141,7 @@ impl Accounts {
         self.insert(self.fresh(login, Some(phc), None, roles)).await
     }
 
-    /// The same with a number that was proved to be theirs. No two accounts have the same number.
+    /// Creates an account with a number that was proved to be theirs. No two accounts have the same number.
     pub async fn create_with_phone(
         &self,
         login: &Username,
@@ -157,7 +157,7 @@ impl Accounts {
         if older != account.login && self.find(&older).await.map_err(CreateError::Db)?.is_some() {
             return Err(CreateError::LoginTaken);
         }
-        // By the clock that messages are counted by, because the two are compared.
+        // The time is that of the database, by which messages are counted, because the two are compared.
         let since = match &account.phone {
             Some(_) => Some(self.db.now(&self.clock).await.map_err(CreateError::Db)?),
             None => None,
@@ -269,7 +269,7 @@ impl Account {
         self.device_hash().filter(|_| self.password_disabled_at.is_none())
     }
 
-    /// The same for a known device, for which a disabled password is still open.
+    /// What the password of a known device is compared with, for which a disabled password is still open.
     pub fn device_hash(&self) -> Option<&Phc> {
         self.password_hash.as_ref().filter(|_| self.disabled_at.is_none())
     }
@@ -352,9 +352,9 @@ from_row!(Account, row => Account {
 /// How somebody has proved that they may set a password.
 #[derive(Debug, Clone, Copy)]
 pub enum ShownBy<'a> {
-    /// By the password of that version, as a stranger.
+    /// The password of that version was shown, by a stranger.
     Password(i64),
-    /// The same, from a known device.
+    /// The password of that version was shown, from a known device.
     PasswordFrom(i64, DeviceId),
     /// A code sent to the account's number proves it, and a second factor that is still there, if the account has any.
     Phone(&'a Phone, Option<&'a FactorProof>),
@@ -465,7 +465,7 @@ impl Accounts {
         Ok(FailureResult::of(disabled))
     }
 
-    /// As expensive as counting, for a name without a password. Each name always uses the same row, so that
+    /// Costs as much as counting, for a name without a password. Each name always uses the same row, so that
     /// simultaneous attempts wait for each other as they would at an account.
     pub async fn count_unheld_failure(&self, login: &Username) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO unheld_failures (slot, count) VALUES ($1, 1)

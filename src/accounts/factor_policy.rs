@@ -1,4 +1,5 @@
-//! Who is asked for a second factor, and who has to set one up: by the owner's own wish, and by `[factors]`.
+//! The accounts that are asked for a second factor, and those that have to set one up: by the owner's own wish, and
+//! by `[factors]`.
 
 use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
@@ -31,15 +32,15 @@ from_row!(FactorState, row => FactorState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactorSetup {
     pub by: Micros,
-    /// That has passed: its sessions open nothing else.
+    /// The time has passed: sessions of the account open nothing else.
     pub overdue: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactorPolicy {
-    /// By the owner's wish.
+    /// The owner has sign-ins asked for one.
     pub asks: bool,
-    /// By `[factors]`.
+    /// `[factors]` has sign-ins asked for one.
     pub required: bool,
 }
 
@@ -70,7 +71,7 @@ impl FactorState {
         Ok(self.due(now, settings))
     }
 
-    /// The same where nothing is written down.
+    /// Computes what is due, and writes nothing.
     pub fn due(self, now: Micros, settings: &FactorSettings) -> Option<FactorSetup> {
         let by = self.since.unwrap_or(now).plus(settings.grace);
         (self.must_have && !self.has_factor).then_some(FactorSetup { by, overdue: by <= now })
@@ -112,7 +113,7 @@ impl Accounts {
 pub struct FactorsTrial {
     /// Without a factor, and with time left to set one up.
     pub enrol: EntryCount,
-    /// The same, whose time has passed, so that they could open nothing else.
+    /// Accounts whose time has passed, so that they could open nothing else.
     pub shut: EntryCount,
     /// With a factor that their sign-ins are not asked for today, and would be.
     pub asked: EntryCount,

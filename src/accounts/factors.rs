@@ -40,7 +40,7 @@ pub struct RecoveryCode([u8; 10]);
 hidden_debug!(RecoveryCode);
 
 impl RecoveryCode {
-    /// As it was typed.
+    /// Parses a code as it was typed.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(read_base32(text)?);
         Some(Self(bytes.as_slice().try_into().ok()?))
@@ -82,7 +82,7 @@ impl AccountFactors {
         self.totp_since.is_none() && self.passkeys == 0
     }
 
-    /// Those with which an application is content.
+    /// The factors with which an application is content.
     pub fn fit_for(self, needed: AppFactor) -> Vec<Factor> {
         let fits = |factor: &Factor| needed != AppFactor::Passkey || *factor == Factor::Passkey;
         self.methods().into_iter().filter(fits).collect()
@@ -96,7 +96,7 @@ pub enum TotpResult {
     Right(FactorProof),
     /// Wrong, or used before.
     Wrong,
-    /// The same, and one too many: strangers' codes are not compared any more.
+    /// It was wrong, and one too many: strangers' codes are not compared any more.
     WrongAndDisabled,
     /// Nothing was compared: the account has no app, or its codes are not compared for strangers.
     Closed,
@@ -187,7 +187,7 @@ impl Factors {
         Ok(Some((codes, proof)))
     }
 
-    /// As the table `totp` has it.
+    /// Seals a secret as the table `totp` has it.
     pub(super) fn sealed(&self, account: AccountId, secret: &TotpSecret) -> String {
         self.seal.seal(account, secret, &self.entropy)
     }
@@ -337,7 +337,7 @@ impl Factors {
         const FORGET: &str =
             "DELETE FROM factor_devices WHERE account = $1 AND device NOT IN (SELECT device FROM factor_devices
             WHERE account = $1 ORDER BY proved_at DESC, device LIMIT 20)";
-        // Nobody knows by which factor, so it would earn nothing.
+        // It is not known by which factor, so the row would earn nothing.
         let Some(credential) = &proof.credential else { return Ok(()) };
         let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
         execute!(&self.db => query(NOTE).bind(&id).bind(device.to_string()).bind(now.0).bind(proof.method())

@@ -28,13 +28,13 @@ use crate::secret::SubKey;
 const CODE_LASTS: Duration = Duration::from_secs(60);
 /// A used code is known for so long after it, so that its second use ends what it began.
 const CODE_KNOWN: Duration = Duration::from_secs(24 * 60 * 60);
-/// Of one client in one session; of more, the newest are kept.
+/// The most grants of one client in one session; of more, the newest are kept.
 const MOST_GRANTS: i64 = 20;
 /// After a rotation, a client that did not get the answer may ask again.
 const REPEATS_FREELY: Duration = Duration::from_secs(60);
 /// Generations of a day whose token came more than once. A thief who refreshes in step has it so in each.
 const REPEATED_GENERATIONS: i64 = 24;
-/// Of one grant; of more, those that expire last are kept.
+/// The most access tokens of one grant; of more, those that expire last are kept.
 const MOST_ACCESS_TOKENS: i64 = 100;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -48,7 +48,7 @@ pub struct NewGrant<'a> {
     pub methods: &'a str,
     pub auth_time: Micros,
     pub redirect_uri: &'a str,
-    /// Of PKCE; empty without.
+    /// The challenge of PKCE; empty without PKCE.
     pub challenge: &'a str,
     pub nonce: Option<&'a str>,
 }
@@ -61,7 +61,7 @@ pub struct GrantHolder {
     pub scope: String,
     pub methods: String,
     pub auth_time: Micros,
-    /// As the gate sees them.
+    /// The account, as the gate sees it.
     pub visitor: AppVisitor,
 }
 
@@ -70,7 +70,7 @@ pub struct IssuedTokens {
     pub holder: GrantHolder,
     pub access: SessionToken,
     pub refresh: Zeroizing<String>,
-    /// Of the request that the code answers.
+    /// The nonce of the request that the code answers.
     pub nonce: Option<String>,
     /// For a refresh token that has come before, and not just now.
     pub is_late_repeat: bool,
@@ -83,9 +83,9 @@ pub struct IssuedTokens {
 pub enum GrantRefusal {
     /// It was never given out.
     Unknown,
-    /// Of another client, used up, expired, revoked, or its session has ended.
+    /// It belongs to another client, is used up, expired, revoked, or its session has ended.
     Invalid,
-    /// The same token or code came twice, in a way in which only a copy does: its grant has ended. By `oidc-repeat`, if
+    /// A token or code came twice, in a way in which only a copy does: its grant has ended. By `oidc-repeat`, if
     /// that says so.
     Copied(AccountId, Option<Refusal>),
     /// Its account may not use the client any more, or has to prove more.
@@ -170,7 +170,7 @@ impl Grants {
         const CODE: &str =
             "INSERT INTO oidc_codes (code_hash, grant_id, redirect_uri, challenge, nonce, expires_at)
             VALUES ($1, $2, $3, $4, $5, $6)";
-        // Those go first that nobody fetched: a page that asks for codes in a row ends nothing that is in use.
+        // Grants that no client fetched go first: a page that asks for codes in a row ends nothing that is in use.
         const END: &str = "DELETE FROM oidc_grants WHERE session = $1 AND client = $2 AND id <> $4 AND id NOT IN (
             SELECT id FROM oidc_grants WHERE session = $1 AND client = $2 AND id <> $4 ORDER BY CASE WHEN EXISTS (SELECT 1
             FROM oidc_codes WHERE grant_id = id AND used_at IS NULL) THEN 1 ELSE 0 END, rotated_at DESC, id LIMIT $3)";
@@ -557,12 +557,12 @@ impl Grants {
         self.parse_refresh(token).is_some() || self.given(b"access", token).is_some()
     }
 
-    /// None for a code or an access token that was never given out.
+    /// Parses a code or an access token; None if it was never given out.
     fn given(&self, kind: &[u8], text: &str) -> Option<SessionToken> {
         SessionToken::parse(text).filter(|token| token.is_tagged(&self.key, kind))
     }
 
-    /// None for one that was never given out.
+    /// Parses a refresh token; None if it was never given out.
     fn parse_refresh(&self, text: &str) -> Option<RefreshToken> {
         let token = RefreshToken::parse(text)?;
         crate::secret::same(&token.hash[RANDOM..], &self.refresh_tag(token.grant, token.generation))
@@ -608,7 +608,7 @@ from_row!(GrantedClient, row => GrantedClient {
 struct StoredHolder {
     holder: GrantHolder,
     seed: String,
-    /// Of the access token by which it was found.
+    /// When the access token expires by which it was found.
     expires_at: Micros,
     factors: FactorState,
 }

@@ -30,14 +30,14 @@ pub enum ImportOutcome {
     Done,
     /// Some cannot be, so none was. By the position of their rows.
     Refused(Vec<(usize, ImportConflict)>),
-    /// None was created: names or numbers were taken again and again while they were being written.
+    /// No account was created: names or numbers were taken again and again while they were being written.
     Raced,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportConflict {
     LoginTaken,
-    /// By an account that was deleted.
+    /// The name is that of an account that was deleted.
     LoginDeleted,
     PhoneTaken,
 }
@@ -79,7 +79,7 @@ impl Accounts {
 
     /// Returns how many rows were inserted.
     async fn insert_all(&self, tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> Result<u64, DbError> {
-        // By the clock that messages are counted by, because the two are compared.
+        // The time is that of the database, by which messages are counted, because the two are compared.
         let (created, since) = (self.clock.now(), tx.now(&self.clock).await?);
         let mut inserted = 0;
         for (batch, ids) in rows.chunks(BATCH).zip(ids.chunks(BATCH)) {
@@ -214,7 +214,7 @@ async fn conflicts(tx: &mut Tx, rows: &[ImportRow]) -> Result<Vec<(usize, Import
     Ok(found)
 }
 
-/// Those of the values that an account has in that column, and whether that account was deleted.
+/// Returns the values that are taken already, and whether by a deleted account.
 async fn taken(
     tx: &mut Tx,
     column: &'static str,
@@ -253,7 +253,7 @@ pub struct ImportRow {
     pub login: Username,
     pub password_hash: Option<Phc>,
     pub phone: Option<Phone>,
-    /// Of its authenticator app: it is asked for a second step from the first sign-in.
+    /// The secret of its authenticator app: it is asked for a second step from the first sign-in.
     pub totp: Option<TotpSecret>,
     pub profile: Profile,
 }
@@ -274,11 +274,11 @@ pub struct ImportFile {
     pub unverified: usize,
     /// What rows and mistakes are counted in.
     pub unit: ImportUnit,
-    /// Of an export: what is not taken of it, by account.
+    /// What is not taken of an export, by account.
     pub left_out: Vec<(usize, &'static str)>,
-    /// Of an export: addresses that are left out, because nobody verified them.
+    /// The number of addresses of an export that are left out, because nobody verified them.
     pub unverified_emails: usize,
-    /// Of an export: names that are the part of an address before its @.
+    /// The number of names of an export that are the part of an address before its @.
     pub shortened: usize,
 }
 

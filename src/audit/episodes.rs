@@ -28,7 +28,8 @@ const MOST: usize = 1024;
 const MOST_AT_ONE: u32 = 64;
 /// How long an episode stays open before it is written.
 const LIFE: Duration = Duration::from_secs(10);
-/// The same for challenges, of which nearly everybody has some and few have many, and for what is paced.
+/// How long an episode of challenges stays open, of which nearly everybody has some and few have many, and for what
+/// is paced.
 const LONG_LIFE: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 /// Rows of their own that one account, or else one network, can cause in a minute by what is paced, of each action.
@@ -41,7 +42,7 @@ pub struct EpisodeTable {
     hashes: RandomState,
 }
 
-/// By keyed hashes, which nobody outside can choose.
+/// The keys are keyed hashes, which nobody outside can choose.
 #[derive(Default)]
 struct EpisodeShard {
     open: FxHashMap<u64, OpenEpisode>,
@@ -70,7 +71,7 @@ struct OpenEpisode {
 enum NamedSubjects {
     All,
     Counted,
-    /// That of the address that would be counted.
+    /// The network of the address that would be counted.
     Network,
     Unnamed,
 }
@@ -209,7 +210,7 @@ impl EpisodeTable {
         // If several subjects share a row, so do the several hits that cause their waits.
         let frees_at = match named {
             NamedSubjects::Network | NamedSubjects::Unnamed => Micros(0),
-            // Of codes of other programs, whose numbers are not known here.
+            // Numbers of codes of other programs are not known here.
             _ if counts_numbers(event) && keys.phone.is_none() => Micros(0),
             // In monitor mode each of them moves it.
             _ if is_paced || event.action == Action::ClientCall => Micros(0),
@@ -362,7 +363,7 @@ fn counted(event: &AuditEvent<'_>, recording: Recording, keys: EventKeys) -> Eve
             None => EventKeys { network: keys.network, ..none },
         };
     }
-    // Of a refused network, nobody beside it is named: one row, whoever asks there.
+    // Beside a refused network nothing else is named: one row, whoever asks there.
     if event.address.is_none() && event.network.is_some() {
         return EventKeys { network: keys.network, ..none };
     }

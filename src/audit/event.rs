@@ -218,7 +218,7 @@ impl<'a> EventRule<'a> {
         Self { limit, rule: refusal.rule, frees_at: refusal.frees_at, noted: false }
     }
 
-    /// By something that no hit causes: a brake, or `[access]`.
+    /// A rule that no hit fills: a brake, or `[access]`.
     pub const fn by_nobody(limit: &'a str) -> Self {
         Self { limit, rule: 0, frees_at: Micros(0), noted: false }
     }
@@ -325,7 +325,7 @@ pub enum AttackKind {
     Messages,
     /// Registrations, successful or not.
     Registrations,
-    /// As sign-ins, at another program's login. Each realm is watched by itself.
+    /// Attempts at another program's login, as sign-ins here. Each realm is watched by itself.
     Attempts,
 }
 
@@ -343,7 +343,7 @@ impl AttackKind {
     pub const fn outcomes(self) -> &'static [Outcome] {
         match self {
             Self::SignIns | Self::Attempts => {
-                // Also what an answer to it refuses: it goes on until it ends.
+                // What an answer to the attack refuses counts, too: it goes on until it ends.
                 &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy, Outcome::Refused]
             }
             Self::Messages | Self::Registrations => &[],
@@ -397,7 +397,7 @@ pub struct EventEntry {
     pub at: Micros,
     #[serde(skip)]
     pub id: i64,
-    /// Of several, the last time; of a failure, when it began to count.
+    /// The last time of several events; of a failure, when it began to count.
     #[serde(serialize_with = "as_time")]
     #[schema(value_type = String, format = DateTime)]
     pub until: Micros,
@@ -443,7 +443,8 @@ pub struct EventEntry {
     /// The x-request-id of the request; of several, the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Of several that limits count one by one: microseconds from `at` to each, with commas between them.
+    /// The times of several events that limits count one by one: microseconds from `at` to each, with commas between
+    /// them.
     #[serde(skip)]
     pub hits: Option<String>,
 }

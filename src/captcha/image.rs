@@ -17,7 +17,8 @@ use super::slots::Slot;
 use super::{CaptchaForm, Difficulty};
 use crate::secret::{MasterKey, SigningKeys};
 
-/// Of less than 8 kB each. A dropped image is drawn again with the same bytes, and counts again.
+/// The most images that are kept, of less than 8 kB each. A dropped image is drawn again with the same bytes, and
+/// counts again.
 const CACHED_IMAGES: usize = 2_000;
 
 /// No image for this client, or for anyone, until then.
@@ -90,7 +91,7 @@ const MARGIN: f32 = 4.0;
 const SCALE: Point = (1.0, 1.55);
 /// On each side of a stroke, in pixels of a glyph.
 const THICKEN: Point = (0.2, 1.3);
-/// Those whose small form is another: which of the two is drawn is random.
+/// Letters whose small form is another: which of the two is drawn is random.
 const WITH_SMALL_FORM: &str = "ADEHMNRT";
 const PAPER: f32 = 255.0;
 const INK: f32 = 34.0;
@@ -103,7 +104,7 @@ struct Distortion {
     shear: f32,
     /// In pixels, up or down.
     raise: f32,
-    /// Of neighbours, in pixels.
+    /// How far neighbours overlap, in pixels.
     overlap: Point,
 }
 
@@ -256,7 +257,8 @@ pub struct Glyph {
     inside: Vec<f32>,
 }
 
-/// None if the font lacks it. Kept when it is first needed: every one that is made parses its whole font.
+/// The outline of a letter; None if the font lacks it. Kept when it is first needed: every one that is made parses
+/// its whole font.
 pub fn glyph(letter: char) -> Option<&'static Glyph> {
     static GLYPHS: [OnceLock<Option<Glyph>>; 128] = [const { OnceLock::new() }; 128];
     GLYPHS.get(letter as usize)?.get_or_init(|| Glyph::take_out(letter)).as_ref()
@@ -271,7 +273,7 @@ impl Glyph {
         let Geometry { left, right, top, bottom } = page.text_area();
         page.extract(Geometry::new(left, right + 1, top, bottom + 1));
         let image = lodepng::decode24(page.as_png()?).ok()?;
-        // Of a pixel that the outline crosses: how far its middle is from it.
+        // For a pixel that the outline crosses: how far its middle is from it.
         let edge = |x: i32, y: i32| {
             let inside = (0..image.width as i32).contains(&x) && (0..image.height as i32).contains(&y);
             let at = |x: i32, y: i32| image.buffer[y as usize * image.width + x as usize];

@@ -89,7 +89,8 @@ impl AccessSettings {
     }
 }
 
-/// Of each list. An operator writes a few during an attack; a feed of addresses belongs into a firewall.
+/// The most entries of each list. An operator writes a few during an attack; a feed of addresses belongs into a
+/// firewall.
 const MOST_ENTRIES: usize = 1_000;
 /// The longest reason, in characters: a sentence.
 const LONGEST_REASON: usize = 200;
@@ -267,7 +268,7 @@ impl From<AccessSettings> for AccessRules {
 }
 
 impl AccessRules {
-    /// As they are written, with what has ended.
+    /// The answers as they are written, with those that have ended.
     pub const fn settings(&self) -> &AccessSettings {
         &self.settings
     }
@@ -305,7 +306,7 @@ fn as_moment<S: Serializer>(at: &Micros, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl AccessNetwork {
-    /// As it stands in a line of [`AccessSettings::toml`].
+    /// The entry as it stands in a line of [`AccessSettings::toml`].
     pub fn line(&self) -> String {
         self.table().to_string()
     }
@@ -316,7 +317,7 @@ impl AccessNetwork {
 }
 
 impl SmsPause {
-    /// As it stands in a line of [`AccessSettings::toml`].
+    /// The entry as it stands in a line of [`AccessSettings::toml`].
     pub fn line(&self) -> String {
         self.table().to_string()
     }
@@ -343,7 +344,7 @@ impl AccessSettings {
         document.to_string()
     }
 
-    /// As the API takes and answers it.
+    /// The answers as the API takes and tells them.
     pub fn json(&self) -> Json {
         json!({
             "deny": self.deny,

@@ -27,7 +27,7 @@ fn from_an_address() -> [Rule; 2] {
     [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)]
 }
 
-/// As many as ten addresses may have.
+/// The wrong passwords that ten addresses may have.
 fn from_a_network() -> [Rule; 1] {
     [Rule::sliding(600, HOUR, RuleAction::Captcha)]
 }
@@ -136,11 +136,12 @@ limits! {
     /// Failed sign-ins of strangers from one client address. Many may share it, so it challenges and blocks
     /// nobody.
     LoginAddress, login_address = "login-address", Address, SignIn, Possible, from_an_address();
-    /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256.
+    /// Wrong passwords from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256.
     LoginNetwork, login_network = "login-network", Network, SignIn, Possible, from_a_network();
     /// Wrong codes of an authenticator app for one account, of strangers, whose first factor was right.
     FactorAccount, factor_account = "factor-account", Account, Factor, WouldGiveAway, wrong_factors();
-    /// The same from one known device, counted here instead: whoever has the password takes nothing from the owner.
+    /// Wrong second factors from one known device, counted here instead: a thief of the password takes nothing from
+    /// the owner.
     FactorDevice, factor_device = "factor-device", Device, Factor, WouldGiveAway, wrong_factors();
     /// Secrets, codes and tokens from one address that clients of OpenID Connect were never given. Many may share it, and
     /// what is right is never refused.
@@ -149,11 +150,11 @@ limits! {
     OidcRepeat, oidc_repeat = "oidc-repeat", Grant, Repeat, NobodyToAsk, [Rule::sliding(3, DAY, RuleAction::Block)];
     /// Failed attempts at one account of another program's login.
     GuardAccount, guard_account = "guard-account", RealmAccount, Attempt, Possible, at_an_account();
-    /// The same from one device that has signed in there, counted here instead of in `guard-account`.
+    /// Failed attempts from one device that has signed in there, counted here instead of in `guard-account`.
     GuardDevice, guard_device = "guard-device", RealmDevice, Attempt, Possible, from_a_device();
     /// Failed attempts of strangers from one address at another program's login.
     GuardAddress, guard_address = "guard-address", RealmAddress, Attempt, Possible, from_an_address();
-    /// The same from one network.
+    /// Failed attempts of strangers from one network.
     GuardNetwork, guard_network = "guard-network", RealmNetwork, Attempt, Possible, from_a_network();
     /// Accounts created from one client address, and names found taken. Many may share it, so it challenges and
     /// blocks nobody. As many as messages, which most newcomers ask for: a family or an office at once, unasked.
@@ -161,9 +162,9 @@ limits! {
     /// Challenge images drawn for one client address, and a tenth of its answered proofs of work. Many may share it,
     /// so it gets half of what its network gets.
     CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(60, MINUTE, RuleAction::Block)];
-    /// The same for one network: a fifth of the total.
+    /// Images for one network: a fifth of the total.
     CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(120, MINUTE, RuleAction::Block)];
-    /// The same for everyone at our own forms, and for everyone at one other program. An image takes 1.4 ms of a core,
+    /// Images for everyone at our own forms, and for everyone at one other program. An image takes 1.4 ms of a core,
     /// so 600 a minute are 1.4 % of one. As it runs out, each network may have fewer.
     CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
     /// Messages to one number. Alibaba Cloud itself refuses more than the blocks; without the challenge, ten
@@ -184,7 +185,7 @@ limits! {
     /// Messages that another program has asked for on behalf of one client address. Each program counts for itself:
     /// strangers here or there spend nothing that its users need. So do the following.
     ProgramAddress, program_address = "program-address", ProgramAddress, Message, Possible, messages_of_an_address();
-    /// The same of one network.
+    /// Messages of another program for one network.
     ProgramNetwork, program_network = "program-network", ProgramNetwork, Message, Possible, messages_of_a_network();
     /// Messages of another program to one dialling prefix.
     ProgramPrefix, program_prefix = "program-prefix", ProgramPrefix, Message, Possible, messages_to_a_prefix();
@@ -280,7 +281,7 @@ impl Limits {
         })
     }
 
-    /// The same limits over logs that keep as many hits as the others need.
+    /// Returns these limits over logs that keep as many hits as the others need.
     #[must_use]
     pub(super) fn keeping_for(&self, others: &Self) -> Self {
         self.map(|name, limit| match others.get(name.as_str()) {
@@ -289,7 +290,7 @@ impl Limits {
         })
     }
 
-    /// By its full name: `login-account`, `custom.reply`.
+    /// Finds a limit by its full name: `login-account`, `custom.reply`.
     pub fn get(&self, name: &str) -> Option<&Limit> {
         self.iter().find(|limit| limit.name() == name)
     }
@@ -299,7 +300,7 @@ fn built_in(name: &str, rules: Vec<Rule>) -> Limit {
     Limit::new(name, rules, LimitMode::Enforce).expect("the defaults are within bounds")
 }
 
-/// As many more hits as an exempt client may have.
+/// How many times as many hits an exempt client may have.
 const LIFTED_BY: u32 = 10;
 
 fn read_one(
@@ -311,7 +312,7 @@ fn read_one(
     section.optional_section(name, |inner| limit(inner, name, captcha)).flatten().unwrap_or(default)
 }
 
-/// As many as applications.
+/// The most custom limits: as many as applications.
 const MOST_CUSTOM: usize = 200;
 
 fn custom(section: &mut SectionReader<'_>) -> BTreeMap<String, Limit> {

@@ -100,14 +100,14 @@ pub struct RecordedSubject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSubject {
     pub mask: String,
-    /// None for a name that no account has.
+    /// The subject; None for a name that no account has.
     pub subject: Option<LookupSubject>,
 }
 
 /// The subjects of `sms-guess` that count wrong codes for a number.
 struct GuessLogs {
     counted: Vec<Vec<u8>>,
-    /// Of guesses when there was no code, which use up nothing of a later one.
+    /// The logs of guesses when there was no code, which use up nothing of a later one.
     without_code: Vec<Vec<u8>>,
 }
 
@@ -304,7 +304,7 @@ impl Lookup {
                 | LimitSubject::RealmAccount
                 | LimitSubject::RealmDevice,
             )) => failures.forget(limiter.bucket(limit, bytes).key).await?,
-            // Of addresses and networks.
+            // These are logs of addresses and networks.
             Some((LimitUnit::SignIn | LimitUnit::Attempt, _)) => {
                 failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?
             }
@@ -350,7 +350,7 @@ impl Lookup {
             None => self.realm_name(subject),
         };
         let bytes = match (subject.program(), subject.phone()) {
-            // As the ledger knows the number.
+            // This is how the ledger knows the number.
             (Some(program), Some(phone)) if limit.name() == LimitName::SmsPhone.as_str() => {
                 program.subject(&self.0.codes.phone_key(live, phone).0)
             }
@@ -408,7 +408,7 @@ impl Lookup {
 /// whose names begin so), so that the one with this hash is found by trying them all. A name without an
 /// account is not found: anybody may have typed it.
 impl Lookup {
-    /// None if no event names it.
+    /// Finds a subject by its key; None if no event names it.
     pub async fn find(&self, recorded: RecordedSubject) -> Result<Option<FoundSubject>, DbError> {
         self.0.audit.flush().await;
         let newest = self.0.audit.log().by_subject(recorded.kind, recorded.key, Micros(0), 1).await?;
@@ -466,7 +466,7 @@ impl Lookup {
         Some(LookupValue::Phone(Phone::stored(found?)))
     }
 
-    /// As limits count it: an IPv4 address in its /24, or a /64 in its /48.
+    /// The address as limits count it: an IPv4 address in its /24, or a /64 in its /48.
     fn address_behind(&self, mask: &str, key: i64) -> Option<LookupValue> {
         let addresses: Vec<Vec<u8>> = match mask.parse().ok()? {
             IpNet::V4(network) => {

@@ -71,9 +71,9 @@ pub struct ClientCheck<'a> {
     clock: Clock,
     /// The verifier of PKCE; also a code that was never given out.
     random: String,
-    /// Of the random value: the challenge; also state and nonce.
+    /// The challenge, made of the random value; state and nonce, too.
     challenge: String,
-    /// Of the browser that signs in.
+    /// The cookies of the browser that signs in.
     cookies: RefCell<BTreeMap<String, String>>,
     tell: &'a dyn Fn(String),
     failed: Cell<usize>,
@@ -175,7 +175,7 @@ impl<'a> ClientCheck<'a> {
         let keys = self.keys().await;
         let keys = self.told("keys", keys).unwrap_or_default();
         for uri in client.redirect_uris.iter().map(|uri| uri.as_str()) {
-            // Nobody is signed in.
+            // No session is there yet.
             let asked = self.get(&self.authorization(uri, "none")).await;
             let asked = self.sent_back(asked, uri, ("error", "login_required"));
             self.told(format!("redirect URI {uri}"), asked);
@@ -238,7 +238,7 @@ impl<'a> ClientCheck<'a> {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// As a browser, which keeps cookies.
+    /// Sends a request as a browser does, which keeps cookies.
     async fn browse(&self, request: RequestBuilder) -> Result<Answer, String> {
         let pair = |(name, value): (&String, &String)| format!("{name}={value}");
         let cookies: Vec<_> = self.cookies.borrow().iter().map(pair).collect();
@@ -380,7 +380,7 @@ impl<'a> ClientCheck<'a> {
         Ok(())
     }
 
-    /// By the client that tells it of sign-outs, and by its rule; nothing is posted.
+    /// Reaches the address by the client that tells of sign-outs, and by its rule; nothing is posted.
     async fn reach(&self, uri: Url) -> Result<(), String> {
         let sender = https::checked_client(self.client.allow_private, TIMEOUT)?;
         let Err(wrong) = sender.head(uri).send().await else { return Ok(()) };
@@ -434,7 +434,7 @@ impl<'a> ClientCheck<'a> {
         self.told("refresh token ends with the session", ended).map(drop)
     }
 
-    /// As its owner does in a browser.
+    /// Signs in as the owner of the account does in a browser.
     async fn enter(&self, login: &str, ask: Ask<'_>) -> Result<(), String> {
         let password = ask(&format!("Password of {login}: "))?;
         let credentials = json!({ "login": login, "password": *password }).to_string();

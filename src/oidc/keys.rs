@@ -2,7 +2,7 @@
 //! memory, where they are used. The next key is published a day before it signs, and the one before it a day after its
 //! last token, so that clients may remember what they have read.
 //!
-//! None is made before somebody asks for one: most installations have no such application.
+//! No key is made before somebody asks for one: most installations have no such application.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -54,14 +54,14 @@ struct TokenKeysInner {
     settings: OidcSettings,
     /// Whose clients may want another algorithm; none for a command.
     live: Option<LiveHandle>,
-    /// Those that are published, in the order in which they sign.
+    /// The published keys, in the order in which they sign.
     keys: ArcSwap<Vec<Arc<SigningKey>>>,
     /// Somebody asked for a key when there was none.
     wanted: AtomicBool,
     read_now: Notify,
     /// Held over a read and what follows from it.
     turn: tokio::sync::Mutex<()>,
-    /// Those that do not open, which is logged once.
+    /// The ids of keys that do not open, which is logged once for each.
     lost: Mutex<HashSet<String>>,
 }
 
@@ -159,7 +159,7 @@ impl TokenKeys {
         Ok(())
     }
 
-    /// By which tokens of this client are signed.
+    /// The algorithm by which tokens of this client are signed.
     pub fn algorithm_of(&self, client: &OidcClient) -> SigningAlgorithm {
         client.signing.unwrap_or(self.0.settings.signing)
     }
@@ -292,7 +292,7 @@ impl SigningKey {
 }
 
 impl TokenKeysInner {
-    /// Those by which tokens are signed, first that of clients that want no other.
+    /// The algorithms by which tokens are signed, first that of clients that want no other.
     fn in_use(&self) -> Vec<SigningAlgorithm> {
         let live = self.live.as_ref().map(LiveHandle::snapshot);
         let apps = live.iter().flat_map(|live| live.apps.all());
@@ -305,7 +305,7 @@ impl TokenKeysInner {
         all
     }
 
-    /// Those of an algorithm that are published.
+    /// The published keys of an algorithm.
     fn published(
         keys: &[Arc<SigningKey>],
         now: Micros,
@@ -336,7 +336,7 @@ impl TokenKeysInner {
         Ok(on_db!(&self.db, pool => query_as(READ).fetch_all(pool).await)?)
     }
 
-    /// Those that this instance can use.
+    /// Opens the keys that this instance can use.
     fn open(&self, rows: &[KeyRow]) -> Vec<Arc<SigningKey>> {
         let known = self.keys.load();
         let open = |row: &KeyRow| {
@@ -393,7 +393,7 @@ impl TokenKeysInner {
     async fn publish(&self, key: &NewKey) -> Result<(), DbError> {
         const INSERT: &str = "INSERT INTO oidc_keys (kid, algorithm, private_key, created_at, begins_at)
             VALUES ($1, $2, $3, $4, $5)";
-        // Also of the one before it that had ended already, if the algorithm was another one for a while.
+        // This includes the key before it that had ended already, if the algorithm was another one for a while.
         const END: &str = "UPDATE oidc_keys SET ends_at = $1 WHERE kid <> $2 AND algorithm = $4
             AND (ends_at IS NULL OR kid = $3)";
         let algorithm = key.algorithm.into_str();

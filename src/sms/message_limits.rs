@@ -26,7 +26,7 @@ pub struct MessageLimits {
     pages: SenderLimits,
     verifiers: SenderLimits,
     relays: SenderLimits,
-    /// Of wrong codes, which are rebuilt with the messages.
+    /// The limit of wrong codes, whose windows are rebuilt with those of messages.
     pub guess: Limit,
     /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
     /// requests of strangers there must not lock out an owner.
@@ -48,7 +48,7 @@ struct SenderLimits {
     network: Limit,
     prefix: Limit,
     total: Limit,
-    /// Of this sender alone.
+    /// The total of this sender alone.
     own_total: Limit,
     once: Limit,
 }
@@ -58,16 +58,16 @@ struct SenderLimits {
 pub struct MessageLogs {
     pub limits: Arc<MessageLimits>,
     of_program: bool,
-    /// Of the number, over everything that it gets.
+    /// The log of the number, over everything that it gets.
     pub phone: OwnedBucket,
     phone_apart: Option<OwnedBucket>,
-    /// Of the requester's address and network.
+    /// The logs of the requester's address and network.
     pub origin: [OwnedBucket; 2],
-    /// The same in a shortage.
+    /// These logs with the limits of a shortage.
     origin_in_shortage: [OwnedBucket; 2],
-    /// Of the prefix, the total, and the sender's own total.
+    /// The logs of the prefix, the total, and the sender's own total.
     open: [OwnedBucket; 3],
-    /// Of the prefix and the total; empty if one of them reserves nothing.
+    /// The reserves of the prefix and the total; empty if one of them reserves nothing.
     reserve: Vec<OwnedBucket>,
     /// Knows the request by its name, if it has one.
     pub once: Option<OwnedBucket>,
@@ -191,7 +191,7 @@ impl MessageLimits {
     }
 }
 
-/// Who has a message sent: another program by its kind and name, or None for our own pages.
+/// The sender of a message: another program by its kind and name, or None for our own pages.
 pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
 impl MessageLogs {
@@ -207,7 +207,7 @@ impl MessageLogs {
             }
             limiter.bucket(&limits.pages.once, &named).key
         });
-        // Nobody knows who asks, so the request has an address of its own.
+        // The requester is unknown, so the request has an address of its own.
         let nobody = || [b"nobody ", once.as_deref().unwrap_or_default().as_bytes()].concat();
         let of_nobody = || RequestOrigin { address: nobody(), network: nobody() };
         let RequestOrigin { address, network } = origin.clone().unwrap_or_else(of_nobody);
@@ -219,7 +219,8 @@ impl MessageLogs {
         Self::new(limiter, limits, keys, named, phone.block(), sender)
     }
 
-    /// By the keys of number, address, network and request; the others follow from these, the block and the sender.
+    /// Makes the logs from the keys of number, address, network and request; the others follow from these, the block
+    /// and the sender.
     pub fn new(
         limiter: &Limiter,
         limits: &Arc<MessageLimits>,
@@ -320,7 +321,7 @@ pub enum BudgetShare {
     SpentAsker,
     /// The part reserved for numbers of accounts.
     Reserve,
-    /// None: the answer said that it was sent, but it was not.
+    /// The answer said that it was sent, but it was not.
     Withheld,
 }
 
@@ -343,7 +344,7 @@ pub const fn pages_part(max: u32) -> u32 {
     if pages == 0 { 1 } else { pages }
 }
 
-/// The same limit with its `block` rules reduced to a part. A limit in monitor mode refuses nobody and stays
+/// Returns the limit with its `block` rules reduced to a part. A limit in monitor mode refuses nobody and stays
 /// whole. Same rules in the same order, and the same log.
 pub fn reduced(limit: &Limit, part: fn(u32) -> u32) -> Limit {
     let part = |rule: &Rule| match (limit.mode(), rule.then) {
@@ -404,7 +405,7 @@ impl SendPath {
         match LimitName::parse(limit)? {
             LimitName::SmsAddress | LimitName::SmsNetwork => Some(Self::SpentAsker),
             LimitName::SmsPrefix | LimitName::SmsTotal => Some(Self::Short { under: None }),
-            // Of the number, or of one program alone.
+            // These belong to the number, or to one program alone.
             _ => None,
         }
     }

@@ -331,7 +331,7 @@ impl SendJob {
         };
         let (id, purpose) = (MessageId::random(&inner.deps.entropy), self.message.purpose.stored());
         let (code, code_hash) = match &self.message.code {
-            // Whoever made it checks it.
+            // The program that made it checks it.
             Some(code) => (code.clone(), None),
             None => {
                 let code = SmsCode::random(&inner.deps.entropy);
@@ -487,7 +487,7 @@ impl SendJob {
             .ok()
     }
 
-    /// As secret as the code.
+    /// The text of the message, which is as secret as the code.
     fn text(&self, code: &SmsCode) -> Zeroizing<String> {
         let inner = &*self.codes.0;
         let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
@@ -561,7 +561,7 @@ impl SendJob {
         if path != SendPath::Open {
             return slots.undecided(&scope);
         }
-        // Who asks is not always known.
+        // The requester is not always known.
         let asker = self.message.origin.as_ref().map(|_| self.logs.origin.each_ref().map(|log| log.key));
         slots.open(&scope, asker)
     }
@@ -587,11 +587,11 @@ impl SendJob {
     fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, Denied> {
         let (limit, rule, retry_after) = (SMS_BRAKE.into(), 0, braked.retry_after);
         match (&self.message.purpose, braked.proven_before) {
-            // Who registers or adds a number has no account with it, so there is nobody to send to.
+            // At a registration, or for a number to be added, no account has the number, so there is nobody to send to.
             (MessagePurpose::Own(Purpose::Register | Purpose::Verify), Some(_)) => {
                 Err(Denied::Throttled { limit, rule, retry_after })
             }
-            // Nobody can show one there.
+            // No challenge can be shown there.
             (MessagePurpose::Relayed(_), Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
             _ if !self.message.solved => Err(Denied::Challenged { limit, rule, retry_after }),
             (_, None) => Ok(SendPath::Open),
@@ -690,7 +690,7 @@ impl SendJob {
         self.record_event(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event });
     }
 
-    /// Whoever checks the code of another program names no number.
+    /// The key of the number in events. A check of a code of another program names no number.
     fn event_key(&self) -> Option<i64> {
         let number = EventSubject::Phone(self.message.phone.as_str());
         let checked_by_id = matches!(self.message.purpose, MessagePurpose::Verification(_));

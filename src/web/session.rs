@@ -100,7 +100,7 @@ async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebErro
     })
 }
 
-/// None for a call of the API, which gets no redirect.
+/// The page that is asked for; None for a call of the API, which gets no redirect.
 fn page_visit(request: &HttpRequest) -> Option<PageRequest> {
     let edge = WebContext::of(request).ok()?;
     (!request.path().starts_with("/api/")).then(|| PageRequest::of(request, edge.clone()))
@@ -120,7 +120,7 @@ fn back<'a>(visit: &'a PageRequest, request: &HttpRequest) -> &'a str {
     }
 }
 
-/// Also one that opens nothing but the setup of a second factor: each caller here sees to that.
+/// Finds a session, even one that opens nothing but the setup of a second factor: each caller here sees to that.
 async fn find(services: &Services, token: Option<&str>) -> Result<Option<AuthenticatedSession>, DbError> {
     match token.and_then(SessionToken::parse) {
         Some(token) => services.sessions.recognise(&token).await,
@@ -136,7 +136,7 @@ pub async fn signed_in(
     find(services, visit.session_token()).await
 }
 
-/// The same, for a form that stands on `page`; or the way to the sign-in, and from there to that page.
+/// Returns the session for a form that stands on `page`; or the way to the sign-in, and from there to that page.
 pub async fn require(
     visit: &PageRequest,
     services: &Services,
@@ -288,7 +288,7 @@ fn sign_in_anew(
     let session = &who.session;
     // An application that is gone opens nothing.
     let Some(app) = to.to.app(&live.apps) else { return Some(Notice::SignInAgain) };
-    // Who has no password confirms by a code, which is not as good.
+    // The owner of an account without a password confirms by a code, which is not as good.
     let verified_at =
         who.account.password_hash.as_ref().map_or(crate::clock::Micros(0), |_| session.verified_at);
     match too_old(app, to.to.target(), session.created_at, verified_at, visit.now())? {
@@ -419,7 +419,7 @@ pub async fn api_show(who: SignedIn) -> HttpResponse {
 
 /// Sign out
 ///
-/// Also 204 if nobody was signed in.
+/// The answer is 204 if nobody was signed in, too.
 #[utoipa::path(
     post,
     path = "/api/v1/logout",

@@ -19,12 +19,12 @@ pub struct CurrentCode {
 pub struct StoredVerification {
     pub id: MessageId,
     pub phone: SubjectKey,
-    /// Of the number itself, to which the code is bound.
+    /// The key of the number itself, to which the code is bound.
     pub number: SubjectKey,
     pub block: String,
-    /// By which events name its number, and how they show it; none of one from before an update.
+    /// The key by which events name its number, and its mask; None for a code of an older version.
     pub recorded: Option<(i64, String)>,
-    /// As stored.
+    /// The purpose as stored.
     pub purpose: String,
     /// The code that it is compared with, the newest of its number and purpose, has not expired, and nor has it itself;
     /// and it was not approved.
@@ -72,7 +72,7 @@ impl Ledger {
         self.try_row(&hex(&number.0), purpose, guesser, most.map_or(i64::MAX, i64::from)).await
     }
 
-    /// The same work if there is no code, on one of 256 rows, so that guesses at different numbers seldom
+    /// Does the work of a try if there is no code, on one of 256 rows, so that guesses at different numbers seldom
     /// collide. No guess matches it.
     pub async fn try_decoy(&self, number: SubjectKey) -> Result<Option<CurrentCode>, DbError> {
         let decoy = format!("decoy-{}", number.0[0]);
@@ -200,7 +200,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Those later than `from` and after `position`, newest first.
+    /// The wrong guesses later than `from` and after `position`, newest first.
     pub async fn wrong_guesses(
         &self,
         from: Micros,
@@ -232,7 +232,7 @@ pub enum Guesser {
 
 impl Guesser {
     pub const ALL: [Self; 3] = [Self::Anyone, Self::Asker, Self::Known];
-    /// Of codes of other programs, which nobody signs in with.
+    /// The counters of codes of other programs, which open no account.
     pub const IN_PROGRAMS: [Self; 2] = [Self::Anyone, Self::Asker];
 
     /// The subject for `sms-guess`. A guess that finds no code counts elsewhere: it uses up nothing of a

@@ -19,7 +19,7 @@ pub const NETWORK: usize = 2;
 pub const PHONE: usize = 3;
 pub const PREFIX: usize = 4;
 pub const DEVICE: usize = 5;
-/// Of a message of another program: the number there. It is in the place of the device, of which it has none.
+/// The place of the number of a message of another program. It is in the place of the device, of which it has none.
 pub const PROGRAM_PHONE: usize = DEVICE;
 pub const KINDS: usize = 6;
 
@@ -62,14 +62,14 @@ pub enum ReplayAction {
     /// A wrong recovery code or passkey, which counts for its address and network.
     FactorElsewhere,
     Send,
-    /// The same for another program that checks the code here. Its requester and prefix belong to the program.
+    /// A message of another program that checks the code here. Its requester and prefix belong to the program.
     VerifySend,
-    /// The same for one that checks it itself.
+    /// A message of another program that checks the code itself.
     RelaySend,
     Register,
     /// A wrong answer to a challenge, which counted because nothing was refused.
     Answer,
-    /// The same at another program's login.
+    /// A wrong answer to a challenge at another program's login.
     AttemptAnswer,
     /// A log was cleared: by an administrator, or because a code set a new password.
     Clear,
@@ -129,7 +129,7 @@ pub enum ReplayOutcome {
 pub enum ReplayDecision {
     /// `noted`: the limit in monitor mode that would have refused it.
     Admitted { noted: Option<LimitName> },
-    /// By that rule of that limit.
+    /// It was refused by that rule of that limit.
     Refused { limit: LimitName, rule: usize, then: RuleAction },
     /// Refused for another reason than a limit.
     Undecided,
@@ -328,7 +328,7 @@ fn find_honest(rows: &mut [ReplayRow]) {
             | ReplayAction::Send
             | ReplayAction::VerifySend
             | ReplayAction::RelaySend => PHONE,
-            // Whoever guesses a factor has the right password, so that a right one soon tells nothing of them.
+            // A guesser of factors has the right password, so that a right one soon tells nothing of them.
             ReplayAction::Factor
             | ReplayAction::DeviceFactor
             | ReplayAction::FactorElsewhere
@@ -365,7 +365,7 @@ pub fn is_replayed(limit: LimitName) -> bool {
         && limit.subject() != LimitSubject::Program
 }
 
-/// By their numbers.
+/// The limits that a replay knows, by their numbers.
 pub fn replayed_limits(limits: &Limits) -> [&Limit; COUNT] {
     let mut limits = limits.iter();
     std::array::from_fn(|_| limits.next().expect("each name has a limit"))

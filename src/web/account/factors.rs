@@ -56,7 +56,7 @@ pub struct FactorsForm {
     code: SecretField,
     current_password: SecretField,
     passkey: SecretField,
-    /// Of a new passkey.
+    /// The name of a new passkey.
     label: String,
     passkey_id: String,
     #[serde(flatten)]
@@ -169,13 +169,13 @@ pub struct FactorsPage {
     pub factors: AccountFactors,
     /// It was proved lately who is signed in.
     confirmed: bool,
-    /// By a factor.
+    /// The confirmation is by a factor.
     asks_factor: bool,
     has_password: bool,
     passkeys: Vec<Passkey>,
     /// The domain of passkeys here; none where browsers have none.
     rp_id: Option<String>,
-    /// By an SMS code, which alone opens the account.
+    /// The confirmation is by an SMS code, which alone opens the account.
     by_code: bool,
     policy: FactorPolicy,
     setup: Option<FactorSetup>,
@@ -184,7 +184,7 @@ pub struct FactorsPage {
     here: Option<DeviceId>,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
-    /// Those just handed out, shown once.
+    /// The recovery codes just handed out, shown once.
     codes: Vec<String>,
 }
 
@@ -278,13 +278,13 @@ fn issuer(services: &Services) -> String {
     services.live.snapshot().brand.name.clone()
 }
 
-// The same as calls.
+// The calls of the API.
 
 /// Prove again who is signed in
 ///
-/// By the password, or by a second factor once the account has one. An account that only SMS codes open confirms by
-/// a code for its number (`POST /api/v1/sms/codes` with the purpose `verify`). It holds for `[session] confirm`, by default 15
-/// minutes, and counts as at sign-in.
+/// The proof is the password, or a second factor once the account has one. An account that only SMS codes open
+/// confirms by a code for its number (`POST /api/v1/sms/codes` with the purpose `verify`). It holds for `[session]
+/// confirm`, by default 15 minutes, and counts as at sign-in.
 #[utoipa::path(
     post,
     path = "/api/v1/confirm",
@@ -311,7 +311,7 @@ pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: Api
 pub struct ProposalBody {
     /// In base32, for an app in which it is typed.
     secret: String,
-    /// The same as an `otpauth:` address, for a QR code.
+    /// The secret as an `otpauth:` address, for a QR code.
     uri: String,
 }
 
@@ -389,7 +389,7 @@ pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
 
 /// Make new recovery codes
 ///
-/// Those from before are void.
+/// Earlier codes are void.
 #[utoipa::path(
     post,
     path = "/api/v1/recovery-codes",

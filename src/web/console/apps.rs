@@ -50,7 +50,7 @@ pub struct AppCheck {
     pub everyone: bool,
     /// No account that may sign in has them.
     pub unknown_names: Vec<String>,
-    /// Nobody is in them who may sign in.
+    /// Groups in which nobody is who may sign in.
     pub empty_groups: Vec<String>,
     /// A redirect URI is http, and not that of a native app at an address of its own machine.
     pub http_redirect: bool,
@@ -204,9 +204,9 @@ pub struct AppsPage {
     pub layout: Layout,
     pub version: String,
     pub apps: Vec<AppCheck>,
-    /// By the name of the application.
+    /// The redirect URIs that were refused, by the name of the application.
     pub refused: HashMap<String, Vec<RefusedUri>>,
-    /// By the name of the application, which has sent no PKCE.
+    /// When an application has last sent no PKCE, by its name.
     pub without_pkce: HashMap<String, Moment>,
     /// An environment variable sets them.
     pub overridden: bool,
@@ -223,7 +223,7 @@ pub struct RefusedUri {
     pub registered: String,
 }
 
-/// Of what a stranger has sent.
+/// The most characters that are shown of what a stranger has sent.
 const MOST_CHARS: usize = 120;
 
 impl RefusedUri {
@@ -264,7 +264,7 @@ pub struct ShownProxy {
 }
 
 impl AppsPage {
-    /// Those that a proxy asks about.
+    /// The applications that a proxy asks about.
     fn behind(&self) -> impl Iterator<Item = &AppCheck> {
         self.apps.iter().filter(|check| !check.app.hosts.is_empty())
     }
@@ -330,7 +330,7 @@ impl ClientPreview {
 }
 
 impl PathPreview {
-    /// Those that the change is about, with the key of what happens to them.
+    /// The accounts that the change is about, with the key of what happens to them.
     fn affected(&self) -> impl Iterator<Item = (&'static str, &EntryCount)> {
         let both = [("apps-page.loses", &self.loses), ("apps-page.gains", &self.gains)];
         both.into_iter().filter(|(_, it)| it.count > 0)
@@ -390,7 +390,7 @@ fn ages(change: &AgeChange, locale: &Locale) -> String {
     "overridden": false
 }))]
 struct AppsInForce {
-    /// As in ETag. It covers the whole document, so it also changes when limits are saved.
+    /// The version, as in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
     apps: Vec<App>,
     /// `[[apps]]` of the document, with its comments.

@@ -148,7 +148,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
 /// The minutes of the figures' hour: sixty whole ones and the current one.
 const MINUTES: usize = 61;
 
-/// The same minutes yesterday; None if the record began later.
+/// The figures of these minutes yesterday; None if the record began later.
 async fn yesterday(services: &Services, now: Micros) -> Result<Option<Period>, DbError> {
     let (log, since) = (services.audit.log(), now.minus(DAY).minus(HOUR));
     if log.began().await?.is_none_or(|began| began > since) {
@@ -157,7 +157,7 @@ async fn yesterday(services: &Services, now: Micros) -> Result<Option<Period>, D
     Ok(Some(period(&log.totals(since, now.minus(DAY).plus(MINUTE)).await?)))
 }
 
-/// None while the store is out, which another warning reports.
+/// How much of the SMS budget is spent; None while the store is out, which another warning reports.
 async fn messages_spent(locale: Locale, services: &Services) -> Option<Warning> {
     let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
     let keys @ [title, _] = match spent.level() {
@@ -299,7 +299,7 @@ impl Warning {
 
 /// What became of attempts in the hour and in the day, as the columns are.
 pub struct UseRow<const COLUMNS: usize> {
-    /// Of a limit, or of another program's login.
+    /// The name of a limit, or of another program's login.
     pub name: String,
     pub hour: [u64; COLUMNS],
     pub day: [u64; COLUMNS],
@@ -310,7 +310,7 @@ pub type RealmRow = UseRow<4>;
 
 /// Locale keys.
 const LIMIT_COLUMNS: [&str; 3] = ["overview.challenged", "overview.refused", "overview.noted"];
-/// Those let through are told with the wrong ones of them.
+/// The columns of a login of another program. Attempts that were let through are told with the wrong ones among them.
 const REALM_COLUMNS: [&str; 4] =
     ["overview.let-through", "overview.wrong", "overview.challenged", "overview.refused"];
 
@@ -325,7 +325,7 @@ pub struct SubjectList {
 pub struct Subject {
     pub link: SubjectLink,
     pub attempts: u64,
-    /// Of a network, or of an address.
+    /// The link that refuses a network, or an address.
     pub deny: Option<AnswerLink>,
 }
 
@@ -363,7 +363,7 @@ pub struct OverviewPage {
     pub busiest: [SubjectList; 2],
     pub parts: Vec<Part>,
     pub instances: Vec<Instance>,
-    /// Of the newest document, with which instances should run.
+    /// The version of the newest document, with which instances should run.
     pub version: String,
     pub attacks: Vec<AttackBanner>,
     pub warnings: Vec<Warning>,

@@ -24,10 +24,10 @@ use crate::web::http::{ErrorKind, ErrorPage, Layout, Problem, UnreadBody, WebRes
 const HERE: &str = "/admin/apps/form";
 /// Groups to choose from, and accounts that are suggested. Others are typed.
 const MOST_OFFERED: u32 = 50;
-/// Of an application; one more is reported and not lost.
+/// The most parts of an application; one more is reported and not lost.
 const MOST_PARTS: usize = 200;
 
-/// Of an application's form.
+/// The address of an application's form.
 pub fn address(app: &str) -> String {
     format!("{HERE}?app={}", byte_serialize(app.as_bytes()).collect::<String>())
 }
@@ -49,7 +49,7 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_
     let (pairs, current) = (sent.read_form().await?, request.services.tuning.current());
     let (name, mut controls) = (value(&pairs, "app").to_owned(), Controls::read(&pairs));
     if controls.pressed == "enter" && !value(&pairs, "more").trim().is_empty() {
-        // Who is typed there is added first, as by the button beside it.
+        // Names that are typed there are added first, as by the button beside it.
         controls.act = Act::Try;
     }
     let before = AppForm::of(&current.live.apps, &name);
@@ -84,7 +84,7 @@ pub struct AppForm {
     pub who: Vec<String>,
     pub public: Vec<String>,
     pub parts: Vec<PartForm>,
-    /// None: no second factor.
+    /// The second factor that is asked for; None for no factor.
     pub factor: Option<String>,
     pub oidc: Option<ClientForm>,
 }
@@ -102,11 +102,11 @@ pub struct ClientForm {
     pub backchannel_logout_uri: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_private: bool,
-    /// None: required.
+    /// The value of `pkce`; None stands for `required`.
     pub pkce: Option<String>,
-    /// None: as everybody's.
+    /// The value of `signing`; None stands for that of `[oidc]`.
     pub signing: Option<String>,
-    /// None: not asked for.
+    /// The value of `consent`; None stands for `none`.
     pub consent: Option<String>,
     #[serde(skip_serializing_if = "is_every_group")]
     pub groups: Vec<String>,
@@ -137,7 +137,7 @@ fn is_every_group(groups: &[String]) -> bool {
 #[serde(default)]
 pub struct PartForm {
     pub path: String,
-    /// None: everybody who may use the application.
+    /// The names of the part; None for everybody who may use the application.
     pub who: Option<Vec<String>>,
     pub signed_in_within: Option<String>,
     pub password_within: Option<String>,
@@ -151,7 +151,7 @@ impl AppForm {
         serde_json::from_value(json!(**app)).ok()
     }
 
-    /// Who is ticked or typed is in the order of before. Parts have numbers without gaps.
+    /// Names that are ticked or typed keep their order. Parts have numbers without gaps.
     pub fn read(pairs: &[(String, String)], before: Option<&Self>) -> Self {
         let list = |name: &str| words(value(pairs, name));
         let ticked = pairs.iter().filter(|(name, _)| name == "who").map(|(_, who)| who.clone());
@@ -166,7 +166,8 @@ impl AppForm {
         Self { name, hosts: list("hosts"), who, public, parts, factor, oidc }
     }
 
-    /// As a document with that one application. An id that is its name stays left out, and stays if the name changes.
+    /// Writes a document with that one application. An id that is its name stays left out, and stays if the name
+    /// changes.
     fn toml(&self) -> String {
         let mut app = self.clone();
         if let Some(client) = app.oidc.as_mut().filter(|client| client.client_id == app.name) {
@@ -177,7 +178,7 @@ impl AppForm {
 }
 
 impl ClientForm {
-    /// None if the application is no client, whatever the fields contain.
+    /// Reads the fields of a client; None if the application is no client, whatever the fields contain.
     fn read(pairs: &[(String, String)]) -> Option<Self> {
         let text = |key: &str| value(pairs, &format!("oidc-{key}")).trim();
         let optional = |key: &str| Some(text(key).to_owned()).filter(|text| !text.is_empty());
