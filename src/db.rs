@@ -34,7 +34,7 @@ use crate::outage::DependencyStatus;
 /// migrations/, in the binary (build.rs): a file for both databases, or one for each, named for its database.
 static MIGRATIONS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-/// Those for one database.
+/// The migrations for one database.
 fn migrations(database: &str) -> Migrator {
     let of_both_or = |name: &str| name.split_once('.').is_none_or(|(_, only)| only == database);
     let migration = |(name, sql): &(&'static str, &'static str)| {
@@ -72,12 +72,14 @@ pub struct DbPools<D: sqlx::Database> {
     /// See [`DbPools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
-    /// Of the locks: only one caller in this process asks for a connection with each at a time. Otherwise a burst for
-    /// one number or account would be in front of everybody else, or have every connection while its lock is stuck.
+    /// The turns of the locks: only one caller in this process asks for a connection with each at a time. Otherwise a
+    /// burst for one number or account would be in front of everybody else, or have every connection while its lock
+    /// is stuck.
     turns: Box<[Mutex<()>]>,
-    /// None for PostgreSQL, which gains nothing by it, and in memory, where there is only one connection.
+    /// Connections of one thread each; None for PostgreSQL, which gains nothing by it, and in memory, where there is
+    /// only one connection.
     own: Option<OwnConnections>,
-    /// None for PostgreSQL and in memory.
+    /// The files; None for PostgreSQL and in memory.
     files: Option<DatabaseFiles>,
     health: DbHealth,
 }
@@ -728,7 +730,7 @@ impl<Id: fmt::Display> fmt::Display for RowCursor<Id> {
 #[derive(Debug, Clone)]
 pub struct RowPage<Entry, Id> {
     pub entries: Vec<Entry>,
-    /// None on the last page.
+    /// Where the next page begins; None on the last page.
     pub next: Option<RowCursor<Id>>,
 }
 

@@ -46,7 +46,7 @@ struct TuningInner {
     /// The newest change in the history that was in force on this instance. Locked while one is recorded.
     recorded: Mutex<history::NewestChange>,
     previews: PreviewService,
-    /// Of each administrator and each token that has a draft read: one at a time.
+    /// Each administrator and each token has one draft read at a time.
     draft_turns: DraftTurns,
     preview_turns: DraftTurns,
 }
@@ -253,7 +253,7 @@ fn version_of(in_force: &config::InForceConfig) -> String {
     in_force.fingerprint.map_or_else(|| "none".to_owned(), |version| version.to_string())
 }
 
-/// Of a change or an instance.
+/// Makes the id of a change or an instance.
 fn row_id(entropy: &Entropy) -> String {
     format!("{:016x}", u64::from_be_bytes(entropy.bytes()))
 }
@@ -271,7 +271,7 @@ const LOOKED_AT: u32 = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessOrigin {
     pub at: Micros,
-    /// None if the document was edited by hand.
+    /// The name of the author; None if the document was edited by hand.
     pub login: Option<String>,
     pub reason: Option<String>,
 }
@@ -284,8 +284,8 @@ impl Tuning {
         DocumentEdit::access(draft, AccessSaver { current, address: from, now: self.0.clock.now() })
     }
 
-    /// Who put each of these lines of `[access]` in force: the oldest of the changes that have had it without a break.
-    /// None if that is not recorded yet.
+    /// Returns who put each of these lines of `[access]` in force: the oldest of the changes that have had it without
+    /// a break. None if that is not recorded yet.
     pub async fn access_origins(&self, lines: &[String]) -> Result<Vec<Option<AccessOrigin>>, DbError> {
         if lines.is_empty() {
             return Ok(Vec::new());

@@ -227,8 +227,9 @@ impl Limit {
         Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode, unchallenged })))
     }
 
-    /// The same limit, whose logs keep at least so many hits: for limits of the same name and longest window with different
-    /// rules, which use the same logs. Otherwise a hit under the smaller one would drop hits that the larger one counts.
+    /// Returns this limit with logs that keep at least so many hits: for limits of the same name and longest window
+    /// with different rules, which use the same logs. Otherwise a hit under the smaller one would drop hits that the
+    /// larger one counts.
     #[must_use]
     pub fn keeping(&self, hits: u32) -> Self {
         if self.0.rules.is_empty() || self.0.capacity >= hits {
@@ -237,7 +238,7 @@ impl Limit {
         Self(Arc::new(LimitInner { capacity: hits, ..LimitInner::clone(&self.0) }))
     }
 
-    /// The same limit over the same logs, for callers that cannot be shown a challenge, or are asked for one by
+    /// Returns this limit over the same logs, for callers that cannot be shown a challenge, or are asked for one by
     /// another log: its `captcha` rules let them pass, as if they had solved one.
     #[must_use]
     pub fn unchallenged(&self) -> Self {
@@ -249,7 +250,7 @@ impl Limit {
         rule.then == RuleAction::Captcha && (solved || self.0.unchallenged)
     }
 
-    /// The same limit with so many times as many hits.
+    /// Returns this limit with so many times as many hits.
     #[must_use]
     pub fn times(&self, factor: u32) -> Self {
         let more = |hits: u32| hits.saturating_mul(factor).min(MAX_HITS);

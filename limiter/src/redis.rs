@@ -48,13 +48,13 @@ const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 pub struct RedisStore {
     link: RedisLink,
     prefix: String,
-    /// By [`LuaScript`].
+    /// The scripts, in the order of [`LuaScript`].
     scripts: Box<[Script]>,
     clock: Clock,
     /// The server's clock minus ours, in microseconds, as last seen when it mattered. It only selects the
     /// calendar unit to ask about first; the server decides.
     skew: AtomicI64,
-    /// None: every decision asks the server.
+    /// Refusals of a moment ago; with None every decision asks the server.
     remembered: Option<RememberedRefusals>,
     /// How long a mark stays without being looked at.
     mark_life: Option<Duration>,
@@ -355,7 +355,7 @@ impl RedisStore {
     }
 }
 
-/// Those that a script is asked about.
+/// The buckets that a script is asked about.
 fn sent<'a, 'b>(
     buckets: &'a [Bucket<'b>],
     only: Option<usize>,
@@ -558,7 +558,7 @@ enum LuaScript {
 const LOOK: u8 = 2;
 /// Added to the kind of a reservation that names a rebuild.
 const MARKED: u8 = 3;
-/// The same, if it must also be refused after an eviction.
+/// Added instead if it must also be refused after an eviction.
 const EVICTING: u8 = 6;
 /// Begins a reply: the server's clock is in another calendar unit than the caller thought.
 const OTHER_UNIT: i64 = 3;

@@ -114,7 +114,7 @@ pub enum StoreVerdict {
     },
     /// Nothing was written.
     Refused {
-        /// By which rule, and for how long.
+        /// The rule that refuses it, and for how long.
         refusal: Refusal,
     },
 }
@@ -130,7 +130,7 @@ pub struct Refusal {
     pub then: RuleAction,
     /// Until the next slot frees, if nobody else takes it; to the microsecond.
     pub retry_after: Duration,
-    /// The same as a time of the store. It stays the same as long as the same hit is in the way.
+    /// When it is free again, as a time of the store. It stays the same as long as the same hit is in the way.
     pub frees_at: Micros,
 }
 
@@ -146,7 +146,7 @@ impl Refusal {
 pub struct LimitRoom {
     /// The bucket of the tightest rule, from 0.
     pub bucket: usize,
-    /// That rule, from 0.
+    /// The number of that rule, from 0.
     pub rule: usize,
     /// How many more it admits now.
     pub remaining: u32,
@@ -170,7 +170,7 @@ pub enum HoldOutcome {
     /// failures. At most a thousand at once, the oldest first. Under a limit that only blocks, this is a
     /// refund.
     Forgive {
-        /// By the store's clock.
+        /// A time of the store's clock.
         up_to: Micros,
     },
 }

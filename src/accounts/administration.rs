@@ -20,7 +20,7 @@ pub enum AccountAct {
     Enable,
     /// Its sessions end, and no browser is known any more.
     EndSessions,
-    /// The same, and the next sign-in has to choose another password.
+    /// Ends all sessions, and the next sign-in has to choose another password.
     RequireNewPassword,
     /// Its second factors go, and its sessions end.
     ClearFactors,
@@ -197,7 +197,7 @@ impl Accounts {
 /// Rows that one statement deletes: a fraction of a second.
 const AT_ONCE: i64 = 500;
 
-/// None if it is deleted.
+/// Reads an account; None if it is deleted.
 pub(super) async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
     let account: Option<Account> = on_tx!(tx, connection => {
         query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
@@ -262,7 +262,7 @@ impl Groups {
     }
 }
 
-/// As they are stored: with a comma in between.
+/// Writes the names as they are stored: with a comma in between.
 impl fmt::Display for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.names().collect::<Vec<_>>().join(","))

@@ -40,7 +40,7 @@ pub enum ChallengePurpose {
     #[default]
     SignIn,
     SecondStep,
-    /// Who is signed in proves it again.
+    /// To prove again who is signed in.
     Confirm,
     Add,
 }
@@ -82,7 +82,7 @@ pub struct Passkey {
 /// Why an answer is not accepted.
 #[derive(Debug)]
 pub enum PasskeyRefusal {
-    /// Also if the key is unknown.
+    /// It is wrong, or the key is unknown.
     Wrong,
     /// The signature is right, but its authenticator has counted fewer uses than before: there may be a copy of it.
     CountedBack(Box<Account>),
@@ -115,7 +115,7 @@ pub struct Passkeys {
     clock: Clock,
     entropy: Entropy,
     keys: SigningKeys,
-    /// None where browsers have no passkeys: at an address without a domain, or without https.
+    /// The domain of passkeys; None where browsers have no passkeys: at an address without a domain, or without https.
     site: Option<RelyingParty>,
     factors: Factors,
 }

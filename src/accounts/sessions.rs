@@ -69,9 +69,9 @@ pub struct Proof {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstFactor {
-    /// By the password in force, or by one set in the same step.
+    /// The password in force, or one set in the same step.
     Password,
-    /// By the password in force, from a known device: it may be disabled for strangers.
+    /// The password in force, from a known device: it may be disabled for strangers.
     PasswordFrom(DeviceId),
     Code,
     /// With its user verified, which is a second factor as well.
@@ -602,7 +602,7 @@ impl Sessions {
     }
 }
 
-/// As a keyed hash is stored.
+/// Writes a keyed hash as it is stored.
 pub(super) fn hash_text(hash: [u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(hash)
 }

@@ -59,7 +59,7 @@ pub struct TokenEntry {
     #[schema(value_type = String)]
     pub id: TokenId,
     pub name: String,
-    /// As the token was created with.
+    /// The scopes with which the token was created.
     #[serde(serialize_with = "as_names")]
     #[schema(value_type = Vec<String>)]
     pub scopes: TokenScopes,
@@ -123,7 +123,7 @@ pub struct ApiTokens {
 /// All valid tokens, as of the last read of the database.
 #[derive(Default)]
 struct KnownTokens {
-    /// By the text of the hash that is stored.
+    /// Tokens, by the text of the hash that is stored.
     tokens: HashMap<String, KnownToken>,
     asked_at: Option<Micros>,
     asking: bool,
@@ -376,7 +376,7 @@ const ALL_CUSTOM: &str = "*";
 
 /// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
-/// Of what was typed, in characters.
+/// How much is shown of what was typed, in characters.
 const LONGEST_SHOWN: usize = 80;
 
 /// What a program does that the name after a colon is of: `guard:shop`.
@@ -435,7 +435,7 @@ pub enum ScopesError {
         "contains something that is no name of a custom limit, no guard:, verify: or relay: with a name, and no part of the admin API"
     )]
     NoName,
-    /// As typed, and what was probably meant.
+    /// A scope that does not exist, as typed, and what was probably meant.
     #[error("contains {typed}, which is no scope")]
     Unknown { typed: String, nearest: Option<String> },
     #[error("names more than one after guard:, verify: or relay:")]

@@ -33,7 +33,7 @@ pub struct ChallengeIds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedId {
     pub nonce: ChallengeNonce,
-    /// Of the key that signed it, which its letters come from, too.
+    /// The generation of the key that signed it, which its letters come from, too.
     pub generation: KeyGeneration,
     /// Seconds since the epoch; 32 bits last until 2106.
     expiry: u32,
@@ -117,7 +117,7 @@ impl ChallengeIds {
         (URL_SAFE_NO_PAD.encode(bytes), body)
     }
 
-    /// None for anything that we did not sign; a huge id is refused by its length.
+    /// Parses an id; None for anything that we did not sign; a huge id is refused by its length.
     pub fn parse(&self, id: &str) -> Option<VerifiedId> {
         if id.len() != CHARS {
             return None;
@@ -150,7 +150,7 @@ impl ChallengeIds {
         Some(CountedClient(counted))
     }
 
-    /// The same, of a challenge.
+    /// The client that a challenge was counted at.
     pub fn counted_by(&self, body: &VerifiedId) -> Option<CountedClient> {
         let of_a_program = matches!(body.form(), CaptchaForm::Attempt | CaptchaForm::Verification);
         of_a_program.then(|| CountedClient(self.masked(&body.nonce, CountedClient(body.counted))))

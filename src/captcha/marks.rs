@@ -39,9 +39,9 @@ pub struct LocalMarks {
 }
 
 struct SpentShard {
-    /// Of answers that were right, or are not judged yet.
+    /// Marks of answers that were right, or are not judged yet.
     right: Marks,
-    /// Of wrong ones: the newest, at most half of the room for them, and those before.
+    /// Marks of wrong answers: the newest, at most half of the room for them, and those before.
     wrong: [Marks; 2],
     /// Until when some that were forgotten would have been kept.
     flooded_until: Micros,
@@ -64,7 +64,7 @@ impl LocalMarks {
         Self { shards: std::array::from_fn(|index| Mutex::new(shard(index))), per_shard, clock }
     }
 
-    /// As [`SpentMarks::spend`]. Of a wrong answer [`LocalMarks::was_wrong`] is told afterwards.
+    /// Marks it as [`SpentMarks::spend`] does. Of a wrong answer [`LocalMarks::was_wrong`] is told afterwards.
     pub fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> bool {
         let now = self.clock.now();
         let mut shard = self.shard(&id_hash);

@@ -16,7 +16,7 @@ use crate::secret::{MasterKey, SigningKeys, same};
 
 /// What WebCrypto computes by itself, and phones in hardware: docs/challenges.md has the figures.
 const ALGORITHM: &str = "PBKDF2/SHA-256";
-/// Of the derived key, in hexadecimal digits: one in 256 keys starts with it.
+/// How the derived key begins, in hexadecimal digits: one in 256 keys starts with it.
 const PREFIX: &str = "00";
 const KEY_BYTES: usize = 32;
 /// A nonce, a salt or a signature.
@@ -36,8 +36,8 @@ pub enum Effort {
 impl Effort {
     pub const ALL: [Self; 4] = [Self::Low, Self::Raised, Self::High, Self::Highest];
 
-    /// By how much of what is allowed the client's address and network have used up, whichever is more. If nobody
-    /// knows, not the least.
+    /// The price by how much of what is allowed the client's address and network have used up, whichever is more. If
+    /// nobody knows, not the least.
     pub fn after(used: Option<f64>) -> Self {
         match used {
             None => Self::Raised,
@@ -116,7 +116,7 @@ impl ProofChallenge {
     }
 }
 
-/// As the ALTCHA widget encodes it.
+/// The answer as the ALTCHA widget encodes it.
 #[derive(Deserialize)]
 pub struct ProofAnswer {
     challenge: ProofChallenge,

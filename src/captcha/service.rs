@@ -53,7 +53,8 @@ const PROOFS_FOR_AN_IMAGE: u32 = 10;
 /// From three quarters of what an address may have answered, proofs are the dearest, so that those given out before it
 /// was that much are answered while there is room.
 const DEAR_BEFORE_FULL: f64 = 4.0 / 3.0;
-/// The same part as for failures: strangers share a network, and must not set the highest price for each other.
+/// The part of a network, as for failures: strangers share a network, and must not set the highest price for each
+/// other.
 const MOST_OF_NETWORK: f64 = 0.5;
 
 /// An image takes about 1.4 ms: the last one waits one and a half seconds on one core.
@@ -121,7 +122,7 @@ impl CaptchaService {
         }
     }
 
-    /// Also uses marks that other instances see. Without them a challenge can be redeemed once on each
+    /// Uses marks that other instances see, too. Without them a challenge can be redeemed once on each
     /// instance, and once more after a restart within its lifetime, so every setup with more than one
     /// instance needs them.
     #[must_use]
@@ -283,7 +284,7 @@ impl CaptchaService {
         self.local.spend(self.ids.mark(body), self.marked_for(body))
     }
 
-    /// The same for all instances.
+    /// Marks it as spent for all instances.
     async fn mark_everywhere(&self, body: &VerifiedId) -> bool {
         let Some(shared) = &self.shared else { return true };
         shared.spend(self.ids.mark(body), self.marked_for(body)).await.unwrap_or_else(|error| {
@@ -347,7 +348,8 @@ impl CaptchaService {
         }
     }
 
-    /// Of a client that may answer by a proof of work; worked out once a second, for each refusal carries a challenge.
+    /// The standing of a client that may answer by a proof of work; worked out once a second, for each refusal
+    /// carries a challenge.
     async fn standing(
         &self,
         live: &LiveSettings,
@@ -403,7 +405,7 @@ impl CaptchaService {
     ) -> Result<Slot, ImageError> {
         let limits = limits(&self.drawing, images(live), by).await;
         let buckets = buckets(&self.drawing, &limits, by);
-        // Who has drawn the last one is told so at once.
+        // A client that has drawn its last image is told so at once.
         self.standings.known.remove(&self.ids.short(form.as_str(), by.address));
         match self.drawing.reserve(&buckets, false).await {
             Ok(HitDecision::Refused(refusal)) => Err(ImageError::Refused(later(form, refusal))),
@@ -435,12 +437,12 @@ fn images(live: &LiveSettings) -> [Limit; 3] {
     [&limits.captcha_address, &limits.captcha_network, &limits.captcha_total].map(Limit::clone)
 }
 
-/// The same of answered proofs of work.
+/// The limits of answered proofs of work.
 fn proofs(live: &LiveSettings) -> [Limit; 3] {
     images(live).map(|limit| limit.times(PROOFS_FOR_AN_IMAGE))
 }
 
-/// The same with the part of the total that is open to one network; counted under the total's name, by its rules.
+/// Adds the part of the total that is open to one network; counted under the total's name, by its rules.
 async fn limits(
     counted: &Limiter<MemoryStore>,
     [address, network, total]: [Limit; 3],

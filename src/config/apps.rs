@@ -32,7 +32,7 @@ pub struct Apps {
 pub struct App {
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
-    /// As browsers send them: with the port where it is not the scheme's own. Not needed with oidc.
+    /// The names as browsers send them: with the port where it is not the scheme's own. Not needed with oidc.
     #[schema(required = false)]
     pub hosts: Vec<String>,
     /// Names of accounts, `group:NAME`, or `everyone`: anyone who registers. Nobody, if left out.
@@ -47,7 +47,7 @@ pub struct App {
     #[serde(skip_serializing_if = "AppFactor::is_none")]
     #[schema(required = false)]
     pub factor: AppFactor,
-    /// As a client of OpenID Connect.
+    /// The settings of a client of OpenID Connect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcClient>,
 }
@@ -83,20 +83,20 @@ pub struct AppPart {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
     #[schema(value_type = Option<String>)]
     pub signed_in_within: Option<Duration>,
-    /// The same of the password.
+    /// How long ago the password may have been given.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
     #[schema(value_type = Option<String>)]
     pub password_within: Option<Duration>,
     #[serde(skip_serializing_if = "AppFactor::is_none")]
     #[schema(required = false)]
     pub factor: AppFactor,
-    /// The same of the second factor, which it asks for, too.
+    /// How long ago the second factor may have been proved; it is asked for, too.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
     #[schema(value_type = Option<String>)]
     pub factor_within: Option<Duration>,
 }
 
-/// As the document takes it.
+/// Writes a span as the document takes it.
 pub fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     span.map(span_text).serialize(serializer)
 }
@@ -105,7 +105,7 @@ pub fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<
 pub enum Who {
     Everyone,
     Group(String),
-    /// By the canonical form of the name.
+    /// An account, by the canonical form of its name.
     Name(String),
 }
 

@@ -15,7 +15,7 @@ use super::values::if_any;
 
 section! {
     Brand in "brand" {
-        /// Also in messages, whose rules it obeys.
+        /// The name of the site. Messages have it, too, so it obeys their rules.
         name: String = "Gatehouse".to_owned(), |node: ValueNode| title(node.text()?);
         logo: Option<Logo> = None, if_any(logo);
         colour: Option<Colour> = None, if_any(colour);
@@ -87,7 +87,7 @@ pub struct Colour([u8; 3]);
 
 /// WCAG 2.2, 1.4.3, for text.
 const READABLE: f64 = 4.5;
-/// Of the grounds that links and buttons are on, those nearest to them: `--arch` of app.css and of dark.css. White on a
+/// The grounds that links and buttons are on, those nearest to them: `--arch` of app.css and of dark.css. White on a
 /// colour that can be read on the first can be read, too.
 const LIGHT: Colour = Colour([0xe3, 0xdd, 0xd0]);
 const DARK: Colour = Colour([0x1c, 0x26, 0x29]);
@@ -112,13 +112,13 @@ impl Colour {
         [self, self.mixed(0, 25)]
     }
 
-    /// The same of dark pages: as much lighter as it takes.
+    /// The colour on dark pages: as much lighter as it takes.
     pub fn on_dark(self) -> [Self; 2] {
         let tint = self.readable_on(DARK, 255);
         [tint, tint.mixed(255, 30)]
     }
 
-    /// Itself, or the next one towards black (0) or white (255) in which text can be read.
+    /// Returns this colour, or the next one towards black (0) or white (255) in which text can be read.
     fn readable_on(self, ground: Self, towards: u8) -> Self {
         let mut mixed = (0..=100).map(|percent| self.mixed(towards, percent));
         mixed.find(|colour| colour.contrast(ground) >= READABLE).unwrap_or(Self([towards; 3]))

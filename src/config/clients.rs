@@ -93,7 +93,7 @@ impl Consent {
 #[derive(Clone)]
 pub struct ClientSecret {
     from: SecretRef,
-    /// None: it could not be read here, and nothing matches it.
+    /// The secret; None if it could not be read here: nothing matches it.
     value: Option<SecretString>,
 }
 
@@ -130,7 +130,7 @@ impl OidcClient {
         self.redirect_uris.iter().find(|uri| uri.admits(asked))
     }
 
-    /// The same after signing out.
+    /// Finds an address for after a sign-out.
     pub fn post_logout_redirect(&self, asked: &str) -> Option<&RedirectUri> {
         self.post_logout_redirect_uris.iter().find(|uri| uri.admits(asked))
     }
@@ -166,7 +166,7 @@ impl OidcClient {
         self.redirect_uris.iter().any(odd)
     }
 
-    /// Those of its web addresses, from which its scripts may call.
+    /// The origins of its web addresses, from which its scripts may call.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
         self.redirect_uris.iter().filter_map(|uri| {
             let rest = uri.0.strip_prefix("https://").or_else(|| uri.0.strip_prefix("http://"))?;
@@ -417,7 +417,7 @@ fn client_secret(section: &SectionReader<'_>, from: SecretRef) -> ClientSecret {
     let value = match from.read() {
         Ok(value) if fits(value.expose_secret()) => Some(value),
         read => {
-            // Whoever may save a draft learns nothing else about files and variables of the server.
+            // An author of drafts learns nothing else about files and variables of the server.
             let reason = match (&from, read) {
                 (SecretRef::Variable(name), Err(SecretError::Variable { .. })) => {
                     format!(

@@ -11,7 +11,7 @@ use super::reader::{MOST_ENTRIES, ParseResult, SectionReader};
 use super::values::{SecretRef, secret};
 use crate::unseen::{is_seen_whole, is_unseen};
 
-/// By the name in the scope of a program's token.
+/// Texts, by the name in the scope of a program's token.
 pub type ProgramTexts = BTreeMap<String, ProgramText>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct ProgramText {
     texts: BTreeMap<String, String>,
 }
 
-/// By the name of a relay.
+/// Relays, by their names.
 pub type Relays = BTreeMap<String, RelaySettings>;
 
 /// One identity provider that makes its codes itself.
@@ -38,7 +38,7 @@ const SEPTETS: usize = 160;
 const UTF16_UNITS: usize = 70;
 /// In UTF-16 units: whatever letters it has, they leave room for a code and a sentence.
 const LONGEST_PROGRAM: usize = 40;
-/// As long as a code and its minutes can be.
+/// The longest code.
 const LONGEST_CODE: &str = "0000000000";
 const LONGEST_MINUTES: &str = "10";
 

@@ -155,7 +155,7 @@ impl<'p> SectionReader<'p> {
         self.required_at(self.place.clone(), key, missing, parse)
     }
 
-    /// The same, refused at `place`. Without a `place` it may be left out.
+    /// Reads a key that is required, refused at `place`. Without a `place` it may be left out.
     pub fn required_at<T>(
         &mut self,
         place: Option<ConfigLocation>,
@@ -292,7 +292,7 @@ impl<'p> SectionReader<'p> {
         self.rest.get(key).map(|entry| &entry.node.place).or_else(read)
     }
 
-    /// The same for a key in a subsection that was not read yet; `None` if there is no such section.
+    /// The place of a key in a subsection that was not read yet; `None` if there is no such section.
     pub fn place_in(&self, section: &str, key: &str) -> Option<ConfigLocation> {
         let section = self.rest.get(section)?;
         let entry = section.table().and_then(|table| table.get(key)).unwrap_or(section);
@@ -318,7 +318,7 @@ impl<'p> SectionReader<'p> {
         }
     }
 
-    /// The same of what need not be mended at once.
+    /// Records a warning; the document is still accepted.
     pub fn warn_key(&self, key: &str, reason: String) {
         if let Some(place) = self.place_of(key) {
             self.problems.warn(ConfigProblem { place, field: self.path_of(key), reason });

@@ -32,7 +32,7 @@ section! {
         public_url: Url = Url::parse("http://127.0.0.1:8080").expect("a URL"), origin;
         /// Proxies whose information about the client's address is believed.
         trusted_proxies: Vec<IpNet> = Vec::new(), ListOf(network);
-        /// Those may cover half of all addresses or more: nobody but proxies can connect.
+        /// The proxies may cover half of all addresses or more: nobody but proxies can connect.
         trust_everyone: bool = false, yes_or_no;
         /// Behind these prefixes translators put the addresses of IPv4 clients.
         nat64: Vec<Nat64Prefix> = vec![Nat64Prefix::WELL_KNOWN], ListOf(nat64_prefix);
@@ -46,7 +46,7 @@ section! {
 /// Networks of this machine's neighbours, however wide: of IPv4 none is wider than a /8.
 const PRIVATE_V6: &str = "fc00::/7";
 
-/// Also refuses or warns of networks that are too wide to be those of proxies.
+/// Reads `[server]`, and refuses or warns of networks that are too wide to be those of proxies.
 pub(super) fn read_server(section: &mut SectionReader<'_>) -> Server {
     let server = Server::read(section);
     let private: IpNet = PRIVATE_V6.parse().expect("a network");
@@ -308,7 +308,7 @@ section! {
     }
 }
 
-/// Also refuses values that can never be reached.
+/// Reads `[session]`, and refuses values that can never be reached.
 pub(super) fn read_session(section: &mut SectionReader<'_>) -> SessionSettings {
     let session = SessionSettings::read(section);
     if session.idle > session.absolute && !section.failed() {
@@ -379,7 +379,7 @@ pub enum CaptchaProvider {
     /// Distorted letters, drawn by this process.
     #[default]
     Image,
-    /// The same answer every time, of 1 to 128 bytes without white space: for tests, on loopback only. The
+    /// One answer every time, of 1 to 128 bytes without white space: for tests, on loopback only. The
     /// image is blank if a letter is not in the alphabet.
     Fixed { answer: String },
 }

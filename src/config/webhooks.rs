@@ -38,13 +38,13 @@ pub enum WebhookEvent {
     PasswordDisabled,
     #[strum(serialize = "factor.added")]
     FactorAdded,
-    /// By its owner, or a recovery code was used up.
+    /// Its owner removed it, or a recovery code was used up.
     #[strum(serialize = "factor.removed")]
     FactorRemoved,
     /// A wrong one after a right first step.
     #[strum(serialize = "factor.failed")]
     FactorFailed,
-    /// By an administrator.
+    /// An administrator removed all.
     #[strum(serialize = "factor.reset")]
     FactorReset,
     /// After too many wrong codes in a row.
@@ -53,7 +53,7 @@ pub enum WebhookEvent {
     /// The next key that signs tokens is published.
     #[strum(serialize = "key.rotated")]
     KeyRotated,
-    /// By somebody who has a copy of an application's token, which ended the grant.
+    /// Somebody has used a copy of an application's token, which ended the grant.
     #[strum(serialize = "token.reuse")]
     TokenReuse,
     /// Somebody agreed that an application is told who they are.

@@ -33,7 +33,7 @@ pub struct AppsComparison {
 // Hosts, or the client, of one application before and after; as it is in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct HostPreview {
-    /// None, if it is about a client.
+    /// The hosts; empty if it is about a client.
     pub hosts: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientPreview>,
@@ -118,7 +118,7 @@ impl ClientPreview {
 // What changes for paths of an application, said once for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct PathPreview {
-    /// Of parts.
+    /// The paths of parts.
     pub paths: Vec<String>,
     /// Whether it is also about paths with `%`, `;`, `\` or `//`, to which every part applies.
     pub odd: bool,
@@ -238,7 +238,7 @@ pub async fn compare_apps(
 struct CountedPairs<'a>(Vec<([Option<EntryRule<'a>>; 2], EntryChange)>);
 
 impl<'a> CountedPairs<'a> {
-    /// None if it would take too much.
+    /// Compares one path; None if it would take too much.
     async fn compare(
         &mut self,
         accounts: &Accounts,
@@ -295,7 +295,7 @@ struct HostGroup<'a> {
 struct PathRules<'a> {
     /// Before and after; None: nobody gets in.
     pub rules: [Option<EntryRule<'a>>; 2],
-    /// Nobody is counted yet.
+    /// The change of a path, in which nobody is counted yet.
     pub preview: PathPreview,
 }
 

@@ -48,7 +48,7 @@ struct AttemptsParts {
 pub struct GuardedAttempt<'a> {
     pub realm: &'a Realm,
     pub login: &'a RealmLogin,
-    /// Of the client that the program serves, as our own sign-in counts it.
+    /// The origin of the client that the program serves, as our own sign-in counts it.
     pub origin: &'a RequestOrigin,
     pub device: GuardedDevice<'a>,
     pub solved: bool,
@@ -73,7 +73,7 @@ pub enum AttemptOutcome {
     Success,
     /// The password was not looked at.
     Abandoned,
-    /// Nobody said, in time. It counts as a failure.
+    /// The program did not say in time. It counts as a failure.
     Lapsed,
 }
 
@@ -151,7 +151,7 @@ impl GuardedAttempts {
                 Err(denied)
             }
             GuardAdmission::Refused { mode, limit, refusal } => {
-                // Nobody can show a challenge to such a device: it asks again as a stranger, and is recorded then.
+                // No challenge can be shown to such a device: it asks again as a stranger, and is recorded then.
                 let asks_again =
                     matches!(attempt.device, GuardedDevice::Known(_)) && !attempt.means.challenges;
                 if !asks_again || refusal.then != RuleAction::Captcha {
@@ -162,7 +162,7 @@ impl GuardedAttempts {
             GuardAdmission::Busy => {
                 self.audit().record(self.event(&attempt, &account, mode));
                 if attempt.means.challenges && !attempt.solved {
-                    // Whoever has solved a challenge passes those that strangers keep in flight.
+                    // A client that has solved a challenge passes those that strangers keep in flight.
                     return Err(Denied::no_room(false, BUSY_RETRY));
                 }
                 let limit = LimitName::GuardAccount.as_str().into();
@@ -316,7 +316,7 @@ impl GuardedAttempts {
         }
     }
 
-    /// By the slot if this instance has it, otherwise by what the ticket says.
+    /// Ends the attempt by its slot if this instance has it, otherwise by what the ticket says.
     async fn carry_out(
         &self,
         live: &LiveSettings,

@@ -40,7 +40,7 @@ pub struct AuthPolicy {
 pub struct PolicyAttempt {
     pub realm: Realm,
     pub login: RealmLogin,
-    /// None: the program does not know the client's address.
+    /// The client's address; None if the program does not know it.
     pub origin: Option<RequestOrigin>,
     /// The connection, which tries one password after the other. Empty: the program does not say.
     pub session: String,
@@ -137,7 +137,7 @@ impl AuthPolicy {
         let asked = Instant::now();
         let device = self.device(attempt).await?;
         let mut outcome = self.ask(live, attempt, device, false, PATIENCE).await;
-        // Whoever shares the address has used up what the pair has. It is not worse off than a stranger.
+        // Others at the address have used up what the pair has. It is not worse off than a stranger.
         if let (GuardedDevice::Known(_), Err(Denied::Challenged { .. })) = (device, &outcome) {
             let left = PATIENCE.saturating_sub(asked.elapsed());
             outcome = self.ask(live, attempt, GuardedDevice::Stranger, false, left).await;
@@ -338,7 +338,7 @@ impl OpenAttemptStore {
     ) -> Result<T, StoreError> {
         for _ in 0..TRIES {
             let seen: Option<String> = call(link, redis::cmd("GET").arg(key)).await?;
-            // Nobody else writes there.
+            // No other program writes there.
             let before: OpenAttempts =
                 seen.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
             let mut after = before.clone();

@@ -40,7 +40,7 @@ impl Parameters {
         Self(form_urlencoded::parse(encoded).into_owned().collect())
     }
 
-    /// None if it is missing or empty, which is the same (RFC 6749, 3.1).
+    /// Returns a parameter; None if it is missing or empty, which is the same (RFC 6749, 3.1).
     pub fn get(&self, name: &str) -> Result<Option<&str>, OAuthError> {
         let mut values = self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
         match (values.next(), values.next()) {
@@ -51,7 +51,7 @@ impl Parameters {
         }
     }
 
-    /// The same request again, without what `names` name, and with `more`.
+    /// Writes the request again, without what `names` name, and with `more`.
     pub fn without(&self, names: &[&str], more: Option<(&str, &str)>) -> String {
         let others = self.0.iter().filter(|(known, _)| !names.contains(&known.as_str()));
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -71,7 +71,7 @@ pub const CLASSES: [(&str, AppFactor); 3] =
 pub struct Prompt {
     /// Nothing may be shown.
     pub none: bool,
-    /// Who is signed in proves it again.
+    /// The person who is signed in proves it again.
     pub login: bool,
     pub consent: bool,
     /// Somebody else may sign in.
@@ -88,7 +88,7 @@ pub struct AuthorizationRequest {
     pub prompt: Prompt,
     /// How old the sign-in may be.
     pub max_age: Option<Duration>,
-    /// The same as a time, of a request that led to the sign-in before.
+    /// That age as a time, of a request that led to the sign-in before.
     pub proved_since: Option<Micros>,
     /// What the client would like to have proved.
     pub class: AppFactor,
@@ -105,7 +105,7 @@ const LONGEST_NONCE: usize = 512;
 const LONGEST_STATE: usize = 2_048;
 
 impl AuthorizationRequest {
-    /// Of a client that is known, for one of its redirect URIs: what is wrong is told to it there.
+    /// Reads the request of a client that is known, for one of its redirect URIs: what is wrong is told to it there.
     pub fn read(parameters: &Parameters, client: &OidcClient) -> Result<Self, OAuthError> {
         for (name, code) in [
             ("request", "request_not_supported"),

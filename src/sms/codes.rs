@@ -114,12 +114,12 @@ impl SmsCodes {
         &*self.0.deps.gateway
     }
 
-    /// By which the ledger counts what reaches the number's phone.
+    /// The key by which the ledger counts what reaches the number's phone.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
         self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.subject().as_bytes()).key
     }
 
-    /// Of a number itself, to which its codes are bound.
+    /// The key of a number itself, to which its codes are bound.
     pub fn number_key(&self, live: &LiveSettings, number: &str) -> SubjectKey {
         self.0.budgets.limiter.bucket(&live.limits.sms_phone, number.as_bytes()).key
     }
@@ -272,7 +272,7 @@ impl SpentRule {
         f64::from(self.count) / f64::from(self.max)
     }
 
-    /// Of what our own pages may send: 1 if it is used up.
+    /// The used part of what our own pages may send: 1 if it is used up.
     pub fn part_of_pages(self) -> f64 {
         f64::from(self.pages) / f64::from(pages_part(self.max))
     }
@@ -291,7 +291,7 @@ impl SmsCodes {
         Ok(())
     }
 
-    /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
+    /// For a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
     pub fn beside(&self, limit: Option<LimitName>) -> Option<&'static [u8]> {
         (limit == Some(LimitName::SmsTotal)).then_some(PAGES)
     }

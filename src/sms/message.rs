@@ -22,7 +22,7 @@ pub struct RequestedMessage {
     pub purpose: MessagePurpose,
     /// A code that somebody else has made, and checks.
     pub code: Option<SmsCode>,
-    /// Who asks for it, if that is known.
+    /// The requester, if it is known.
     pub origin: Option<RequestOrigin>,
     /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
     pub browser: Option<Vec<u8>>,
@@ -52,7 +52,7 @@ impl RequestedMessage {
         }
     }
 
-    /// The same, asked for from this address and network.
+    /// Says from which address and network it is asked for.
     #[must_use]
     pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
         let (address, network) = (address.to_owned(), network.to_owned());
@@ -86,7 +86,7 @@ pub enum MessagePurpose {
     Relayed(String),
 }
 
-/// Who asks for messages by token, each with a budget of its own.
+/// The kinds of programs that ask for messages by token, each with a budget of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramKind {
     Verifier,
@@ -120,7 +120,7 @@ pub const VERIFICATION: &str = "verify:";
 const RELAYED: &str = "relay:";
 
 impl ProgramPurpose {
-    /// None unless both are names as custom limits have: 1 to 64 of a-z, 0-9 and -.
+    /// Makes a name; None unless both are names as custom limits have: 1 to 64 of a-z, 0-9 and -.
     pub fn new(program: &str, purpose: &str) -> Option<Self> {
         let named = is_custom_name(program) && is_custom_name(purpose);
         named.then(|| Self { program: program.to_owned(), purpose: purpose.to_owned() })

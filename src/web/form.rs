@@ -293,7 +293,7 @@ pub struct NextFields {
 }
 
 impl NextFields {
-    /// None for what leads neither to one of our pages nor to an application.
+    /// Where it leads; None for what leads neither to one of our pages nor to an application.
     pub fn target(&self, visit: &PageRequest, live: &LiveSettings) -> Option<Next> {
         if self.rd.is_empty() {
             return Next::parse(&self.next);
@@ -324,7 +324,7 @@ pub enum Notice {
     NoCodes(Wait),
     /// Somebody is signed in, but not recently enough for a part of an application.
     SignInAgain,
-    /// The same of the password.
+    /// The password is to be given again.
     PasswordAgain,
     /// The part asks for a password, and the account has none.
     PasswordForPart,
@@ -379,7 +379,7 @@ impl Notice {
         matches!(self, Self::Rejected | Self::CaptchaWrong | Self::Invalid(_))
     }
 
-    /// Who is signed in gives the password: neither a passkey nor a code would do.
+    /// Whether the password has to be given: neither a passkey nor a code would do.
     pub const fn wants_password(&self) -> bool {
         matches!(self, Self::PasswordAgain | Self::PasswordForPart)
     }
@@ -396,7 +396,7 @@ impl Notice {
 /// Where the first form may have been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormReach {
-    /// By this process. For what a flood sends, so that a refusal does not ask the database.
+    /// Forms that this process has answered. For what a flood sends, so that a refusal does not ask the database.
     ThisProcess,
     AnyInstance,
 }
@@ -455,7 +455,7 @@ async fn answer<T, A: Future<Output = WebResult>>(
     {
         services.forms.finish(&turn, &done, token.as_ref()).await;
     } else if reach == FormReach::AnyInstance && may_be_repeated(&answer) {
-        // As the second of two, it finds the name taken, and the code and the CAPTCHA used.
+        // The second of two forms finds the name taken, and the code and the CAPTCHA used.
         if let Some(again) = services.forms.find_elsewhere(&turn).await? {
             return Ok(repeated(&visit, &services, again));
         }

@@ -119,7 +119,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         Ok(account) => {
             let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
             let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Password).await?;
-            // None: the new password was already reset. The user can sign in with the reset one.
+            // There is none if the new password was already reset. The user can sign in with the reset one.
             Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
         }
         Err(ActionRefusal::Problem(Problem::PhoneTaken)) => {
@@ -130,7 +130,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     }
 }
 
-/// None if no number is given.
+/// The stage of the code; None if no number is given.
 fn stage(form: &RegisterForm) -> Option<CodeStage> {
     let named = !form.fields.phone.expose().trim().is_empty() || !form.fields.code.expose().is_empty();
     named.then(|| CodeStage::of(&form.fields))
@@ -166,8 +166,8 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
 
 /// Create an account, and sign in to it
 ///
-/// That a number belongs to another account is told only to a caller with its code. Input that is refused does not use
-/// up the code.
+/// Whether a number belongs to another account is told only to a caller with its code. Input that is refused does not
+/// use up the code.
 #[utoipa::path(
     post,
     path = "/api/v1/register",
@@ -246,7 +246,7 @@ impl RegisterPage {
         })
     }
 
-    /// Who gives a number chooses the password in the next step, together with the code.
+    /// Somebody who gives a number chooses the password in the next step, together with the code.
     fn asks_number(&self) -> bool {
         self.layout.sends_codes && self.step.second.is_none()
     }

@@ -123,7 +123,7 @@ async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<
     }
 }
 
-/// Who is signed in proves it again: by a factor, where the account has one, otherwise by the password.
+/// Another proof of who is signed in: by a factor, where the account has one, otherwise by the password.
 pub enum StepUp {
     /// In this field.
     Password(Field, Password),
@@ -149,7 +149,7 @@ pub async fn step_up(
     }
 }
 
-/// The same by a form, which has the fields for a factor or that of the password.
+/// Steps up by a form, which has the fields for a factor or that of the password.
 pub async fn step_up_by_form(
     reply: &FormReply<'_>,
     guarded: &GuardedFields,
@@ -201,7 +201,7 @@ pub fn only_phone<'a>(session: &Session, account: &'a Account) -> Option<&'a Pho
 #[serde(deny_unknown_fields)]
 #[schema(as = Confirmation, example = json!({ "totp": "492039" }))]
 pub struct ConfirmBody {
-    /// Of the account that is signed in, while it has neither an app nor a passkey.
+    /// The password of the account that is signed in, while it has neither an app nor a passkey.
     #[schema(value_type = Option<CurrentPassword>)]
     password: Option<SecretField>,
     /// The six digits that the authenticator app shows.
@@ -401,7 +401,7 @@ pub struct FactorPage {
     pub form: FormPage,
     pub login: String,
     pub factors: AccountFactors,
-    /// Of a new password by a code, which takes a factor whether sign-ins are asked for one or not.
+    /// The sign-in sets a new password by a code, which takes a factor whether sign-ins are asked for one or not.
     resets: bool,
     /// For how long this browser can be trusted, in words.
     trust: Option<String>,

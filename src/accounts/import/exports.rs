@@ -84,7 +84,7 @@ pub(super) fn entries(source: &ExportSource, bytes: &[u8]) -> Result<Vec<Exporte
     for entry in raw {
         match serde_json::from_str::<UserList<'_>>(entry.get()) {
             Ok(UserList { users: Some(users), .. }) => entries.extend(users),
-            // Of a realm that was exported without its users.
+            // This is a realm that was exported without its users.
             Ok(UserList { realm: Some(_), .. }) => {}
             _ => entries.push(entry),
         }
@@ -140,7 +140,7 @@ fn merged_by_id(all: impl Iterator<Item = Option<Fields>>) -> impl Iterator<Item
     merged.into_iter()
 }
 
-/// Of `kc.sh export`: a realm with its users.
+/// Reads a user of `kc.sh export`: a realm with its users.
 fn keycloak(user: &Fields) -> Result<Exported, Exported> {
     if user.get("serviceAccountClientId").is_some_and(|client| !client.is_null()) {
         return Err(Exported::LeftOut("the account of a client, not of a person"));
@@ -245,7 +245,7 @@ fn auth0(user: &Fields) -> Result<Exported, Exported> {
     Ok(Exported::Account(Box::new(account)))
 }
 
-/// Of `firebase auth:export --format=json`.
+/// Reads a user of `firebase auth:export --format=json`.
 fn firebase(config: &FirebaseHashConfig, user: &Fields) -> Result<Exported, Exported> {
     if flag(user, "disabled") {
         return Err(Exported::LeftOut("the account, which is disabled"));
@@ -265,7 +265,7 @@ fn firebase(config: &FirebaseHashConfig, user: &Fields) -> Result<Exported, Expo
     Ok(Exported::Account(Box::new(account)))
 }
 
-/// Of `manage.py dumpdata`: what has a password and a name is an account, of whatever model.
+/// Reads an object of `manage.py dumpdata`: what has a password and a name is an account, of whatever model.
 fn django(entry: &Fields) -> Result<Exported, Exported> {
     if matches!(text(entry, "model"), Some("otp_totp.totpdevice" | "mfa.authenticator")) {
         return Err(Exported::LeftOut("a second factor of django-otp or allauth"));
@@ -319,7 +319,7 @@ impl ExportedAccount {
 }
 
 impl FirebaseHashConfig {
-    /// As the console shows it: a line for each, with or without quotation marks.
+    /// Reads the parameters as the console shows them: a line for each, with or without quotation marks.
     ///
     /// # Errors
     /// Which of them is missing or wrong.
@@ -352,12 +352,12 @@ impl FirebaseHashConfig {
     }
 }
 
-/// Of the usual alphabet or that of addresses.
+/// Decodes base64 of the usual alphabet or that of addresses.
 fn bytes_of(base64: &str) -> Option<Vec<u8>> {
     BASE64_STANDARD.decode(base64.replace('-', "+").replace('_', "/")).ok()
 }
 
-/// None if it is empty, too.
+/// Returns a text; None if it is empty, too.
 fn text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.get(name)?.as_str().filter(|text| !text.is_empty())
 }

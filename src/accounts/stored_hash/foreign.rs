@@ -30,7 +30,7 @@ const ASPNET_V2_LETTERS: usize = 68;
 const SCHEMES: [&str; 6] =
     ["{CRYPT}", "{SHA512-CRYPT}", "{SHA256-CRYPT}", "{BLF-CRYPT}", "{ARGON2ID}", "{ARGON2I}"];
 
-/// Of crypt(3) and phpass: the first letter of four is the lowest bits of three bytes.
+/// The letters of crypt(3) and phpass: the first letter of four is the lowest bits of three bytes.
 static CRYPT_LETTERS: LazyLock<Encoding> = LazyLock::new(|| {
     let mut letters = Specification::new();
     letters.symbols.push_str("./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
@@ -68,7 +68,7 @@ impl StoredHash {
     }
 }
 
-/// None if it is in no known format, Some(None) if it is damaged.
+/// Parses a hash; None if it is in no known format, Some(None) if it is damaged.
 fn parts(text: &str) -> Option<Option<HashParts>> {
     use ShaDigest::{Sha1, Sha256, Sha512};
     let text = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
@@ -272,7 +272,7 @@ fn sha_crypt_order(bytes: usize) -> impl Iterator<Item = usize> {
     threes.chain(3 * third..bytes)
 }
 
-/// As yescrypt's native mode writes its default parameters: N and r, and nothing else.
+/// Parses what yescrypt's native mode writes for its default parameters: N and r, and nothing else.
 fn yescrypt_hash(params: &str, salt: &str, output: &str) -> Option<HashParts> {
     let params = params.parse().ok()?;
     let output = CRYPT_LETTERS.decode(output.as_bytes()).ok().filter(|output| output.len() == 32)?;

@@ -17,7 +17,8 @@ use crate::clock::{Clock, Micros};
 use crate::config::LimitName;
 use crate::secret::SigningKeys;
 
-/// Of the keys that sign tickets. Who changes a field of one changes this, too: its bytes do not name the fields.
+/// The purpose of the keys that sign tickets. A change of a field of tickets changes this, too: its bytes do not name
+/// the fields.
 pub const PURPOSE: &str = "guard.attempt.2";
 const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.
@@ -48,7 +49,7 @@ pub struct AttemptSeen {
     /// Masked, as the network.
     pub login: String,
     pub address: i64,
-    /// Of the network, which is what a mask shows of an address.
+    /// The key of the network, which is what a mask shows of an address.
     pub network: i64,
     pub network_mask: String,
 }
@@ -78,7 +79,7 @@ impl AttemptTicket {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// None if we have not signed it.
+    /// Reads a ticket; None if we have not signed it.
     pub fn read(text: &str, keys: &SigningKeys) -> Option<Self> {
         if text.len() > LONGEST {
             return None;
@@ -162,7 +163,7 @@ impl AttemptOutcomes {
         command.arg(format!("{prefix}:attempt:{}", URL_SAFE_NO_PAD.encode(attempt)));
         command.arg(outcome.into_str()).arg("NX").arg("GET").arg("PX").arg(KEPT.as_millis() as u64);
         let before: Option<String> = call(link, &command).await?;
-        // Nobody else writes there. What cannot be read is no outcome to agree with.
+        // No other program writes there. What cannot be read is no outcome to agree with.
         Ok(before.map(|text| text.parse().unwrap_or(AttemptOutcome::Lapsed)))
     }
 

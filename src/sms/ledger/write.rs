@@ -25,13 +25,13 @@ pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a RequestedMessage,
     pub logs: &'a MessageLogs,
-    /// Of the number itself, to which the code is bound.
+    /// The key of the number itself, to which the code is bound.
     pub number: SubjectKey,
     pub hit: HitId,
-    /// By which events name the number, if they cannot otherwise.
+    /// The key by which events name the number, if they cannot otherwise.
     pub event_key: Option<i64>,
     pub gateway: &'static str,
-    /// None if it is not ours to check.
+    /// The hash of the code; None if it is not ours to check.
     pub code_hash: Option<&'a str>,
     pub code_ttl: Duration,
     /// The requesting browser, if it has an id, and how far back guesses count.
@@ -49,7 +49,7 @@ pub enum WriteResult {
         /// Until the number's rules admit the next.
         resend_after: Duration,
     },
-    /// The same request is already there.
+    /// That request is already there.
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),

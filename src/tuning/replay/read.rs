@@ -154,7 +154,7 @@ impl<'t> EventLines<'t> {
         Ok(())
     }
 
-    /// None if it is no attempt. With the times of several, if it has them.
+    /// Reads the next event; None if it is no attempt. With the times of several, if it has them.
     fn next_event(&mut self) -> Option<(RecordedEvent, Option<&'t str>)> {
         let [at, lasts, count, noted, solved, rule] = [(); 6].map(|()| self.number().unwrap_or(0));
         let [account, address, network, phone, prefix] = [(); 5].map(|()| self.number());
@@ -253,7 +253,7 @@ fn replayed_outcome(action: &str, name: Option<&str>, outcome: &str) -> ReplayOu
     }
 }
 
-/// Who had a message with this purpose sent: our own pages, or a program by its kind and name.
+/// The sender of a message with this purpose: our own pages, or a program by its kind and name.
 fn sender(purpose: Option<&str>) -> (ReplayAction, Option<String>) {
     let purpose = purpose.and_then(MessagePurpose::parse);
     let Some((kind, name)) = purpose.as_ref().and_then(MessagePurpose::program) else {
@@ -270,9 +270,9 @@ fn sender(purpose: Option<&str>) -> (ReplayAction, Option<String>) {
 #[derive(Default, Deserialize)]
 struct DetailFields {
     device: Option<String>,
-    /// Of a wrong answer, and of a log that was cleared.
+    /// The realm of a wrong answer, and of a log that was cleared.
     realm: Option<String>,
-    /// Of a log of a program that was cleared.
+    /// The name of a program whose log was cleared.
     name: Option<String>,
     forgave: Option<bool>,
 }

@@ -299,9 +299,9 @@ pub struct AnswerRow {
     pub until: Moment,
     pub left: String,
     reason: Option<String>,
-    /// As the history has it.
+    /// The entry as the history has it.
     pub line: String,
-    /// None if that is not recorded yet.
+    /// The author and time of the entry; None if that is not recorded yet.
     pub origin: Option<AccessOrigin>,
 }
 
@@ -403,7 +403,7 @@ impl AnswerForm {
         Self { span, reason, ..Self::chosen(answer, subject) }
     }
 
-    /// None if it is no choice of this form.
+    /// How long it lasts; None if it is no choice of this form.
     pub fn lasts(&self) -> Option<Duration> {
         self.answer.spans().find(|span| span.as_secs().to_string() == self.span)
     }
@@ -548,7 +548,7 @@ impl AccessPage {
     "pause_sms": [{ "prefix": "+86138", "until": "2026-12-01T12:00:00Z", "reason": "pumping" }]
 }))]
 struct AccessInForce {
-    /// As in ETag. It covers the whole document, so it also changes when limits are saved.
+    /// The version, as in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
     /// Networks whose requests are refused.
     deny: Vec<AccessNetwork>,

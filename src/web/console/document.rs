@@ -84,7 +84,7 @@ pub static FACTORS: DocumentPart = DocumentPart {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
-    /// Also of a form that names no button: it changes nothing.
+    /// The act of a form that names no button, too: it changes nothing.
     #[default]
     Try,
     Save,
@@ -126,7 +126,7 @@ pub struct Controls {
 }
 
 impl Controls {
-    /// Of a page that is first shown.
+    /// The controls of a page that is first shown.
     pub fn at(version: &str) -> Self {
         Self { version: version.to_owned(), ..Self::default() }
     }
@@ -343,10 +343,10 @@ pub const fn told(saved: &SavedDraft, flash: Flash) -> Flash {
 
 /// About as long as another draft or trial takes.
 pub const BUSY_RETRY: Duration = Duration::from_secs(5);
-/// Of a version and of a change, in an event.
+/// The longest name of a version and of a change, in an event.
 const LONGEST_NAME: usize = 32;
 
-/// Of every call that saves a part of the document.
+/// The headers of every call that saves a part of the document.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it describes a header, which `if_match` reads")]

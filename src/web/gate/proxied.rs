@@ -52,7 +52,7 @@ impl fmt::Display for ProxyHeaderError {
 }
 
 impl AskedHost {
-    /// By `X-Forwarded-Proto` and `X-Forwarded-Host`.
+    /// Reads `X-Forwarded-Proto` and `X-Forwarded-Host`.
     pub fn of(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         proxy(request, trusted)?;
         Self::forwarded(request.headers())
@@ -75,7 +75,7 @@ impl AskedHost {
 }
 
 impl ProxiedRequest {
-    /// As Traefik, Caddy and HAProxy say it.
+    /// Reads what Traefik, Caddy and HAProxy say.
     pub fn forward_auth(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         let at = AskedHost::of(request, trusted)?;
         let headers = request.headers();
@@ -83,7 +83,7 @@ impl ProxiedRequest {
         Self::read(at, method, (FORWARDED_URI, once(headers, FORWARDED_URI)?))
     }
 
-    /// As nginx says it.
+    /// Reads what nginx says.
     pub fn auth_request(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         proxy(request, trusted)?;
         let headers = request.headers();
@@ -94,7 +94,7 @@ impl ProxiedRequest {
         Self::read(at, (ORIGINAL_METHOD, once(headers, ORIGINAL_METHOD)?), (ORIGINAL_URL, target))
     }
 
-    /// As Envoy says it: the request itself, below a path of ours.
+    /// Reads what Envoy says: the request itself, below a path of ours.
     pub fn ext_authz(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         proxy(request, trusted)?;
         let headers = request.headers();
@@ -147,7 +147,7 @@ fn once<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, Proxy
     line.to_str().map_err(|_| ProxyHeaderError::Wrong(name))
 }
 
-/// Who says nothing accepts everything (RFC 9110, 12.5.1).
+/// A client that says nothing accepts everything (RFC 9110, 12.5.1).
 fn accepts_html(headers: &HeaderMap) -> bool {
     let lines: Vec<&str> = headers.get_all(ACCEPT).filter_map(|line| line.to_str().ok()).collect();
     if lines.is_empty() {

@@ -35,7 +35,7 @@ pub enum ActionRefusal {
     CaptchaWrong,
     /// The answer could not be looked at for now, and is still good.
     CaptchaBusy,
-    /// By the limits of what was asked for.
+    /// A limit of what was asked for has refused it.
     Denied(Denied, CountedAs),
     WrongLogin {
         captcha_required: bool,
@@ -51,7 +51,7 @@ pub enum ActionRefusal {
     /// Codes of the account's app are not compared from here.
     FactorClosed,
     Unfit(Field, PasswordError),
-    /// The same for a form and a call; a form may have its own words for it.
+    /// A problem of a form and a call alike; a form may have its own words for it.
     Problem(Problem),
 }
 
@@ -63,7 +63,7 @@ pub enum CountedAs {
     /// A second factor.
     Factor,
     Message,
-    /// Those of a registration are not shown.
+    /// A registration, whose limits are not shown.
     Account,
 }
 
@@ -95,7 +95,7 @@ pub fn parse_current(typed: &SecretField) -> Result<Password, Message> {
     Password::attempt(typed.expose()).map_err(Message::of_current_password)
 }
 
-/// The same as a call sends it, or the problem at its field.
+/// Reads the password as a call sends it, or the problem at its field.
 pub fn read_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
     parse_current(typed).map_err(|message| Problem::at(field, message))
 }

@@ -52,7 +52,7 @@ struct SolutionFields {
 }
 
 impl TryFrom<SolutionFields> for CaptchaSolution {
-    /// As serde words it, so that the field is named.
+    /// The error as serde words it, so that the field is named.
     type Error = &'static str;
 
     fn try_from(SolutionFields { id, answer, altcha }: SolutionFields) -> Result<Self, Self::Error> {
@@ -78,7 +78,7 @@ impl CaptchaSolution {
 }
 
 /// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by.
-/// As a handler's argument: refused if a page of another site makes it.
+/// A call. As a handler's argument it is refused if a page of another site makes it.
 pub struct ApiRequest {
     sender: Requester,
     pub browser: Option<Browser>,
@@ -189,7 +189,7 @@ impl ApiRequest {
                     full,
                 );
             }
-            // That of a device, and that of the address for recovery codes, are told to nobody else.
+            // The policy of a device, and that of the address for recovery codes, are told to nobody else.
             (CountedAs::Factor, Some(DeniedRule { limit: name, .. })) => {
                 let own = [
                     &limits.factor_account,
@@ -246,7 +246,7 @@ pub fn refused(problem: Problem, limits: &[&Limit], full: Option<DeniedRule<'_>>
     }
 }
 
-/// The same for limits by what the caller knows them as, and for whoever is admitted too.
+/// Tells the quota of limits by what the caller knows them as, and for whoever is admitted too.
 pub fn quota<'a>(
     mut response: HttpResponse,
     limits: impl IntoIterator<Item = (&'a str, &'a Limit)>,

@@ -118,7 +118,7 @@ impl WebContext {
     }
 }
 
-/// Of the app that answers the request.
+/// Returns the data of the app that answers the request.
 pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &web::Data<WebContext>), Problem> {
     let services = request.app_data::<ServicesData>().ok_or(Problem::Internal)?;
     Ok((services, WebContext::of(request)?))
@@ -228,7 +228,7 @@ impl PageRequest {
             pairs.find(|(key, _)| key == name).map(|(_, code)| code)
         };
         let chosen = in_query("lang").and_then(|code| Locale::named(&code));
-        // By a client of OpenID Connect, which its user overrides.
+        // A client of OpenID Connect may ask for a language, which its user overrides.
         let chosen = chosen.or_else(|| in_query("ui_locales").and_then(|tags| Locale::asked(&tags)));
         let theme: Option<Theme> = in_query("theme").and_then(|code| code.parse().ok());
         let kept = || cookies::value(headers, cookies::THEME_NAME).and_then(|code| code.parse().ok());
@@ -340,7 +340,7 @@ impl PageRequest {
         self.see_other_about(path, flash, "")
     }
 
-    /// The same, with the name of what the message is about.
+    /// Redirects with a message, and the name of what the message is about.
     pub fn see_other_about(&self, path: &str, flash: Option<Flash>, about: &str) -> HttpResponse {
         let mut response = HttpResponse::SeeOther().insert_header((LOCATION, path)).finish();
         if let Some(flash) = flash {
@@ -494,13 +494,13 @@ impl Layout {
     }
 }
 
-/// By the keys of their words.
+/// Messages, by the keys of their words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(prefix = "flash.", serialize_all = "kebab-case", const_into_str)]
 pub enum Flash {
     SignedOut,
     SessionEnded,
-    /// As before, and what was sent with it was dropped.
+    /// Nothing has changed, and what was sent with it was dropped.
     NotSaved,
     /// The text that events were searched for is not known any more.
     SearchEnded,

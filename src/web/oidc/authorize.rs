@@ -27,7 +27,7 @@ use crate::web::session::{self, CONFIRM, SET_UP};
 
 const AUTHORIZE: &str = "/oauth/authorize";
 
-/// Whoever sent the browser here has to mend it: nobody is sent back to an address that may not be theirs.
+/// The client that sent the browser here has to mend it: nobody is sent back to an address that may not be theirs.
 fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Unanswerable) -> WebError {
     let Unanswerable { parameter, fault } = wrong;
     if fault == ParameterFault::Unregistered {
@@ -52,7 +52,7 @@ fn refused(visit: &PageRequest, parameter: Option<&'static str>, reason: &'stati
 #[template(path = "pages/refused_request.html")]
 struct RefusedRequestPage {
     layout: Layout,
-    /// None: the request as a whole.
+    /// The parameter at fault; None for the request as a whole.
     parameter: Option<&'static str>,
     reason: &'static str,
 }
@@ -164,7 +164,7 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     if !has_agreed {
         return Ok(visit.page(StatusCode::OK, &ConsentPage::new(visit, &who, &asked, &request, query)));
     }
-    // Whoever agrees to the same again changes nothing, so that is no event.
+    // To agree to the same again changes nothing, so that is no event.
     if agreed && !services.grants.has_consented(account, client, &request.scope).await? {
         services.grants.consent(account, client, &request.scope).await?;
         let (audit, address) = (&services.audit, visit.client.subject());
@@ -301,7 +301,7 @@ struct ConsentPage {
     login: String,
     account: String,
     app: String,
-    /// By the keys of their words.
+    /// What the client is told, by the keys of their words.
     told: Vec<&'static str>,
     request: String,
     /// A program on this device, for which another could pass itself off.

@@ -21,7 +21,7 @@ use crate::webhooks::HookCall;
 /// Supabase sends all that it knows of the user.
 pub const LONGEST_HOOK: usize = 128 * 1024;
 
-/// As the connector sends it. Anything else in it is passed over.
+/// The body as the connector sends it. Anything else in it is passed over.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = LogtoMessage, example = json!({ "to": "8613800138000", "payload": { "code": "012345" } }))]
 struct LogtoBody {
@@ -29,7 +29,7 @@ struct LogtoBody {
     #[schema(value_type = String)]
     to: SecretField,
     payload: LogtoPayload,
-    /// Of who signs in, if Logto knows it.
+    /// The address of the person who signs in, if Logto knows it.
     #[schema(value_type = Option<String>)]
     ip: Option<SecretField>,
 }
@@ -43,7 +43,7 @@ struct LogtoPayload {
     locale: Option<String>,
 }
 
-/// As Supabase Auth sends it. Anything else in it is passed over.
+/// The body as Supabase Auth sends it. Anything else in it is passed over.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SupabaseHook, example = json!({ "user": { "phone": "8613800138000" }, "sms": { "otp": "012345" } }))]
 struct SupabaseBody {
@@ -91,7 +91,7 @@ pub struct RelayOutcomeBody {
     outcome: String,
 }
 
-/// As keyboards have it.
+/// The plus signs of keyboards.
 const PLUS: [char; 3] = ['+', '＋', '﹢'];
 
 const USED: &str = "used";
@@ -288,7 +288,7 @@ async fn forward(
             Ok(HttpResponse::Ok().json(RelayedBody { id }))
         }
         SendOutcome::NotSent => Err(Problem::NotSent),
-        // Whoever waits for the code sees pages of the provider, which show no challenge of ours.
+        // The person who waits for the code sees pages of the provider, which show no challenge of ours.
         SendOutcome::Denied(denied) => Err(Problem::not_compared(&denied)),
     }
 }

@@ -91,7 +91,7 @@ fn value(
             let (address, network) = (client.subject().as_ref().to_vec(), client.network().as_ref().to_vec());
             Some(LookupValue::Address { address, network })
         }
-        // As the ledger shows it, or of a number.
+        // A prefix as the ledger shows it, or that of a number.
         ValueKind::Prefix => {
             if let Some(phone) = phone() {
                 return Some(LookupValue::Prefix(phone.block().to_owned()));
@@ -114,9 +114,9 @@ const KINDS: [SubjectKind; 3] = [SubjectKind::Account, SubjectKind::Address, Sub
 
 /// Whom they ask for.
 pub struct AskedSubject {
-    /// None if it is only known by its hash.
+    /// The subject; None if it is only known by its hash.
     pub subject: Option<LookupSubject>,
-    /// Of one that was asked for by its hash: that, and its mask.
+    /// The hash of one that was asked for by it, and its mask.
     pub masked: Option<(RecordedSubject, String)>,
 }
 
@@ -146,7 +146,7 @@ pub fn typed(asked: &str) -> &str {
     if recorded(asked).is_some() { "" } else { asked }
 }
 
-/// None if it is nobody that limits can count, or that an event names.
+/// Finds a subject; None if it is nobody that limits can count, or that an event names.
 pub async fn resolve(
     services: &Services,
     live: &LiveSettings,
