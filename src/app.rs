@@ -504,7 +504,7 @@ async fn open_key(
     }
 }
 
-/// The same without making it the database's: a command may run where the file of the servers is not.
+/// Opens the key without making it the database's: a command may run where the file of the servers is not.
 async fn open_key_for_command(
     settings: &Settings,
     db: &Db,

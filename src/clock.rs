@@ -14,7 +14,7 @@ pub fn as_time<S: Serializer>(at: &Micros, serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(&iso(*at))
 }
 
-/// The same of a time that there may not be.
+/// Writes a time that there may not be.
 pub fn as_time_if<S: Serializer>(at: &Option<Micros>, serializer: S) -> Result<S::Ok, S::Error> {
     at.map(iso).serialize(serializer)
 }

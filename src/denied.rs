@@ -8,7 +8,7 @@ use gatehouse_limiter::{Refusal, RuleAction};
 
 /// What asks for a challenge if no limit does: there is no room to hash, or others in flight hold all slots for too long.
 pub const BUSY: &str = "busy";
-/// The same while an administrator has everybody challenged (`[access]`).
+/// The name of the limit while an administrator has everybody challenged (`[access]`).
 pub const ACCESS: &str = "access";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct DeniedRule<'a> {
 }
 
 impl Denied {
-    /// As a full rule of the limit says.
+    /// Says what a full rule of the limit says.
     pub fn by(limit: impl Into<Cow<'static, str>>, refusal: &Refusal) -> Self {
         let (limit, Refusal { rule, retry_after, .. }) = (limit.into(), *refusal);
         match refusal.then {

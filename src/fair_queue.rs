@@ -24,7 +24,8 @@ impl QueueOwner {
     }
 }
 
-/// Of an owner's jobs the one with the smallest goes first: most number them in the order in which they came.
+/// The number of a job. Of an owner's jobs the one with the smallest goes first: most number them in the order in
+/// which they came.
 pub type JobId = u64;
 /// Jobs of one source run one at a time.
 pub type QueueSource = u128;
@@ -184,7 +185,7 @@ impl LastServed {
         self.times.get(&owner).copied().unwrap_or(0)
     }
 
-    /// The same for an owner that was turned away, if it is not known yet.
+    /// Notes the first job of an owner that was turned away, if it is not known yet.
     fn note_first(&mut self, owner: QueueOwner) {
         if !self.times.contains_key(&owner) {
             self.note(owner);

@@ -72,7 +72,7 @@ where
     Some(working.await.expect("the work does not panic"))
 }
 
-/// The same for what cannot leave its thread: the future, with the id of the request that is being answered here.
+/// Keeps the id for what cannot leave its thread: the future, with the id of the request that is being answered here.
 pub fn keep<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let (id, future) = (RequestId::current(), spans::keep(future));
     async move {

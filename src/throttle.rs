@@ -18,7 +18,7 @@ pub type Hold = gatehouse_limiter::Hold<Store>;
 pub type HoldDecision = gatehouse_limiter::HoldDecision<Store>;
 pub type WindowRebuild = gatehouse_limiter::WindowRebuild<Store>;
 
-/// The same call on whichever store it is.
+/// Makes a call on whichever store it is.
 macro_rules! on_store {
     ($either:expr, $store:ident => $call:expr) => {
         match $either {

@@ -50,7 +50,7 @@ pub struct AssertionResponse {
     pub client_data: Base64Bytes,
     pub authenticator_data: Base64Bytes,
     pub signature: Base64Bytes,
-    /// Of whom the authenticator says that it is.
+    /// The account of which the authenticator says that it is.
     pub user_handle: Option<Base64Bytes>,
 }
 
@@ -61,7 +61,7 @@ impl Assertion {
     }
 }
 
-/// The same of a new passkey.
+/// The registration of a new passkey.
 #[derive(Debug, Deserialize)]
 pub struct Attestation {
     pub response: AttestationResponse,
@@ -80,7 +80,7 @@ pub struct AttestationResponse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCredential {
     pub id: Vec<u8>,
-    /// As COSE numbers them.
+    /// The algorithm, as COSE numbers them.
     pub algorithm: i64,
     pub public_key: Vec<u8>,
     pub sign_count: u32,

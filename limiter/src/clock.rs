@@ -36,7 +36,7 @@ impl Micros {
     }
 }
 
-/// As in SQL columns of microseconds.
+/// From SQL columns of microseconds.
 impl From<i64> for Micros {
     fn from(micros: i64) -> Self {
         Self(micros)
@@ -110,7 +110,7 @@ impl CounterClock {
     fn new() -> Self {
         let (asked, ahead) = (AtomicI64::new(-BELIEVED), AtomicI64::new(0));
         let counter = quanta::Clock::new();
-        // As precise as quanta's own factor: this many units are days, and their nanoseconds stay below 2^63.
+        // This is as precise as quanta's own factor: this many units are days, and their nanoseconds stay below 2^63.
         let scale = u128::from(counter.delta_as_nanos(0, 1 << 50)) * (1 << 14) / 1_000;
         Self { counter, scale: scale as u64, asked, ahead }
     }

@@ -8,7 +8,7 @@ pub enum Entropy {
     /// The operating system's generator.
     #[default]
     Os,
-    /// The same bytes in the same order in every run.
+    /// Every run gets the same bytes in the same order.
     Seeded(Arc<Mutex<blake3::OutputReader>>),
 }
 

@@ -235,7 +235,7 @@ impl HitRing {
         self.len < before
     }
 
-    /// The same for a hit whose time is known: only hits of that time are searched.
+    /// Takes out a hit whose time is known: only hits of that time are searched.
     pub fn take_out(&mut self, hit: KeptHit) -> bool {
         let mut index = self.not_newer(hit.at, self.len());
         while index > 0 && self.get(index - 1).at == hit.at {

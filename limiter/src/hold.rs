@@ -57,7 +57,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.hold_as(&ask, patience).await
     }
 
-    /// The same, only while those windows are complete: otherwise it fails with [`StoreError::Incomplete`], and no
+    /// Holds a slot only while those windows are complete: otherwise it fails with [`StoreError::Incomplete`], and no
     /// slot is taken.
     pub async fn hold_if_complete(
         &self,

@@ -195,7 +195,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         Ok(states.into_iter().next().expect("a state for each bucket"))
     }
 
-    /// The same for several logs, in one round trip (in a cluster, one a log, all at once); for none, without one.
+    /// Peeks at several logs, in one round trip (in a cluster, one a log, all at once); for none, without one.
     pub async fn peek_all(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
         if buckets.is_empty() {
             return Ok(Vec::new());

@@ -129,7 +129,7 @@ impl<K: Clone + Eq + Hash> QueuePosition<K> {
 impl<K: Clone + Eq + Hash> Drop for QueuePosition<K> {
     fn drop(&mut self) {
         let mut queues = self.queue.queues();
-        // Whoever displaced it has the position now.
+        // The one that displaced it has the position now.
         if self.waiter.displaced.load(Ordering::SeqCst) {
             return;
         }

@@ -43,7 +43,7 @@ pub trait WindowLog {
 /// A log of which the times are known, newest first, with as many holds in flight.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TimesLog<'a> {
-    /// Of the kept hits.
+    /// The times of the kept hits.
     pub times: &'a [Micros],
     /// How many are in flight.
     pub holds: u32,

@@ -182,8 +182,8 @@ impl AppSessions {
         Ok(RedeemedCode::Session { token, target })
     }
 
-    /// Who is signed in at a host; None if the token is unknown there, or its session has ended. Records at most once
-    /// a minute that the session is in use.
+    /// Finds who is signed in at a host; None if the token is unknown there, or its session has ended. Records at
+    /// most once a minute that the session is in use.
     pub async fn find(&self, token: AppTokenHash) -> Result<Option<AppVisitor>, DbError> {
         const SQL: &str =
             visitor_sql!("", "app_sessions p JOIN sessions s ON s.id = p.session", "p.token_hash = $1");
@@ -226,7 +226,7 @@ impl AppSessions {
         Ok(execute!(&self.db => query(SQL).bind(now).bind(i64::from(batch)))?)
     }
 
-    /// None for a token that was never given out at this host: strangers cannot make us ask the database.
+    /// Hashes a token; None for one that was never given out at this host: strangers cannot make us ask the database.
     pub fn hash(&self, host: &str, token: &SessionToken) -> Option<AppTokenHash> {
         token.is_tagged(&self.key, host.as_bytes()).then(|| self.stored(host, token))
     }

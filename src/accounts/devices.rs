@@ -25,7 +25,7 @@ const MOST: usize = 5;
 const SAID: usize = 16 + 16 + 8 + 8;
 /// The data and its hash.
 const ENTRY: usize = SAID + 32;
-/// The same in base64url.
+/// The length of an entry in base64url.
 const TEXT: usize = (ENTRY * 4).div_ceil(3);
 const SEPARATOR: char = '.';
 
@@ -86,7 +86,7 @@ impl DeviceCookies {
         self.renew(known, account).1
     }
 
-    /// The same, with what the device is called there.
+    /// Renews the cookie, and returns what the device is called there.
     pub fn renew(&self, known: &KnownDevices, account: &Account) -> (DeviceId, String) {
         let id = known
             .at(account.id)

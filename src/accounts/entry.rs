@@ -46,7 +46,7 @@ pub struct EntryCount {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EntryChange {
-    /// Those that could get in before, and could not after.
+    /// Accounts that could get in before, and could not after.
     pub loses: EntryCount,
     pub gains: EntryCount,
 }

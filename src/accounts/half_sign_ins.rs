@@ -33,7 +33,7 @@ impl HalfToken {
 /// What was proved, of whom, and what comes after the second step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HalfSignIn {
-    /// As it is now; its version is that of the first step.
+    /// The account as it is now; its version is that of the first step.
     pub account: Account,
     pub first: FirstFactor,
     /// Where the browser wanted to go.
@@ -84,7 +84,7 @@ impl HalfSignIns {
         Ok((rows > 0).then_some((token, LASTS)))
     }
 
-    /// None if it is unknown, too old or used, or the password was changed since.
+    /// Finds a half sign-in; None if it is unknown, too old or used, or the password was changed since.
     pub async fn find(&self, token: &HalfToken) -> Result<Option<HalfSignIn>, DbError> {
         const SQL: &str = "SELECT h.proved, h.device, h.target, h.new_password, a.*
             FROM half_sign_ins h JOIN accounts a ON a.id = h.account AND a.password_version = h.password_version

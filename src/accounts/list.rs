@@ -158,7 +158,7 @@ impl ListQuery {
             keys: match by {
                 AccountKey::Created => vec!["a.created_at", "a.id"],
                 AccountKey::LastSignIn => vec!["l.at", "l.account"],
-                // Of few, which are sorted: the index of all names would be read for them to its end.
+                // A few are sorted: the index of all names would be read for them to its end.
                 AccountKey::Login if filter.is_of_few() => vec![sorted_login],
                 AccountKey::Login => vec![login],
             },

@@ -14,7 +14,7 @@ use crate::unseen::is_seen_whole;
 /// In bytes: no mail server takes a longer address (RFC 5321, 4.5.3.1.3, without the brackets).
 const LONGEST_EMAIL: usize = 254;
 const LONGEST_NAME: usize = 128;
-/// Of one part of a host name (RFC 1034).
+/// The longest part of a host name (RFC 1034).
 const LONGEST_LABEL: usize = 63;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -132,7 +132,7 @@ pub(super) async fn prove(tx: &mut Tx, session: SessionId, proof: &FactorProof) 
 /// earned, and sessions that began by nothing but them. What nobody knows the factor of ends, too. `changed_in`: the
 /// session whose owner changes them goes on.
 pub(super) async fn end_void(tx: &mut Tx, account: AccountId, changed_in: SessionId) -> Result<(), DbError> {
-    // Of an older instance's, which does not say, those to which no password was shown.
+    // An older instance does not say what began a session: it ends if no password was shown in it.
     const END_BEGUN: &str = "DELETE FROM sessions WHERE account = $1 AND id <> $2
         AND (EXISTS (SELECT 1 FROM session_proofs WHERE session = sessions.id AND by_passkey = 1)
             AND NOT EXISTS (SELECT 1 FROM factor_proofs p JOIN passkeys k ON k.id = p.credential

@@ -34,7 +34,7 @@ pub enum RealmLoginError {
 }
 
 impl Realm {
-    /// As the name of a custom limit: 1 to 64 of a-z, 0-9 and -.
+    /// Parses a name like that of a custom limit: 1 to 64 of a-z, 0-9 and -.
     pub fn parse(text: &str) -> Option<Self> {
         is_custom_name(text).then(|| Self(text.to_owned()))
     }
@@ -80,8 +80,8 @@ impl RealmLogin {
 
 hidden_debug!(RealmLogin);
 
-/// As RFC 8266 has it. Its tables are those of Unicode 6.3: what they know nothing of, newer emoji and scripts, is part of a name
-/// if it is seen.
+/// Enforces RFC 8266. Its tables are those of Unicode 6.3: what they know nothing of, newer emoji and scripts, is
+/// part of a name if it is seen.
 fn nickname(text: &str) -> Result<Cow<'_, str>, Error> {
     Nickname::enforce(text).or_else(|error| {
         let is_newer =

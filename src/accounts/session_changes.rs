@@ -35,8 +35,8 @@ impl SessionChanges {
         Self { db, clock }
     }
 
-    /// Those of the last minutes: what identifies each, and whose sessions it is about. None if there are more than
-    /// [`MOST_CHANGES`]: then any account may be among them.
+    /// The changes of the last minutes: what identifies each, and whose sessions it is about. None if there are more
+    /// than [`MOST_CHANGES`]: then any account may be among them.
     pub async fn recent(&self) -> Result<Option<Vec<(String, AccountId)>>, DbError> {
         let since = self.db.now(&self.clock).await?.minus(CHANGES_LAST).0;
         let one_more = i64::try_from(MOST_CHANGES + 1).unwrap_or(i64::MAX);
@@ -58,7 +58,7 @@ impl SessionChanges {
 pub(super) async fn record(tx: &mut Tx, entropy: &Entropy, account: &str, at: Micros) -> Result<(), DbError> {
     const FORGET: &str = "DELETE FROM session_changes WHERE account = $1";
     const SQL: &str = "INSERT INTO session_changes (id, account, at) VALUES ($1, $2, $3)";
-    // By it an instance knows which it has read. One made by the start of a session has another form.
+    // An instance knows by it which it has read. One made by the start of a session has another form.
     let id = HEXLOWER.encode(&entropy.bytes::<16>());
     execute!(in tx => query(FORGET).bind(account))?;
     execute!(in tx => query(SQL).bind(&id).bind(account).bind(at.0))?;

@@ -39,7 +39,7 @@ pub(crate) struct StoredHash {
 }
 
 impl StoredHash {
-    /// None if it is neither ours nor imported, or exceeds the bounds; `current` always passes.
+    /// Parses a hash; None if it is neither ours nor imported, or exceeds the bounds; `current` always passes.
     pub(crate) fn parse(phc: &str, current: &Params) -> Option<Self> {
         if let Some(marked) = phc.strip_prefix(IMPORTED) {
             return Self::parse_imported(marked.splitn(3, '$').nth(2)?).ok();

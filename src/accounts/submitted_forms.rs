@@ -116,7 +116,7 @@ impl SubmittedForms {
         self.repeat(turn.form).await
     }
 
-    /// As it ended within the last minute. None if what it began has ended since.
+    /// How the form ended within the last minute. None if what it began has ended since.
     async fn repeat(&self, form: FormKey) -> Result<Option<RepeatedForm>, DbError> {
         let Some((answer, session, half)) = self.sessions.repeat_form(form).await? else { return Ok(None) };
         let Some(half) = half else { return Ok(Some(RepeatedForm { answer, session, half: None })) };

@@ -120,7 +120,7 @@ impl Username {
 
 const SIGMAS: [char; 2] = ['σ', 'ς'];
 
-/// The same for all spellings of a name.
+/// Folds a name: the result is one for all its spellings.
 pub fn folded(name: &str) -> Cow<'_, str> {
     if name.contains('ς') { name.replace('ς', "σ").into() } else { name.into() }
 }

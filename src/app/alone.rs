@@ -50,8 +50,8 @@ pub async fn wait_until_alone(settings: &Settings, world: &TimeAndEntropy) -> Re
     }
 }
 
-/// Those that run on the database, for a command that must not run beside any. One of our host name and port that was killed
-/// is waited for.
+/// The instances that run on the database, for a command that must not run beside any. One of our host name and port
+/// that was killed is waited for.
 pub async fn that_run(settings: &Settings, db: &Db, clock: &Clock) -> Result<Vec<String>, DbError> {
     let us = WaitingInstance::unlisted(instance_name(settings), db.now(clock).await?);
     match wait(db, &us, clock, (LOOK_EVERY, RENEWED_WITHIN), |_| ()).await? {

@@ -15,7 +15,7 @@ const DOUBT: Duration = Duration::from_secs(60 * 60);
 /// This process's clock and the database's, beside time that nobody can set.
 #[derive(Debug, Default)]
 pub struct ClockWatch {
-    /// As last seen, and when.
+    /// The clocks as last seen, and when.
     seen: Option<(Vec<Micros>, Duration)>,
     doubted_until: Duration,
 }
@@ -65,7 +65,7 @@ impl ClockWatch {
         Some(Duration::from_secs(by.as_secs()))
     }
 
-    /// By how much a clock was set since the last look, if one was.
+    /// How far a clock was set since the last look, if one was.
     fn note(&mut self, walls: &[Micros], now: Duration) -> Option<Duration> {
         let (before, then) = self.seen.replace((walls.to_vec(), now))?;
         let expected = before.iter().map(|wall| wall.plus(now.saturating_sub(then)));

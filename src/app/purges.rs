@@ -158,7 +158,7 @@ mod tests {
         }
 
         fn purge(&mut self, what: Expired, rows: u32) -> (u64, Duration) {
-            // Also without rows: the call itself.
+            // The call itself takes this without any row.
             let (mut gone, mut took) = (0, Duration::from_micros(200));
             for (_, due, each) in self.due.iter_mut().filter(|(table, ..)| *table == what) {
                 gone = (*due).min(rows.into());
@@ -170,7 +170,7 @@ mod tests {
             (gone, took)
         }
 
-        /// The same as in operation, by a clock that each step moves.
+        /// Runs as in operation, by a clock that each step moves.
         fn run(&mut self, until: Duration) {
             let (mut turns, mut now) = (PurgeTurns::default(), Duration::ZERO);
             while now < until {

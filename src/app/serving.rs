@@ -93,7 +93,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 type AppData = (Data<Services>, Data<WebContext>, Data<SecurityHeaders>);
 
-/// As actix-web's own server accepts, with a stream that hands over one request at a time.
+/// Accepts as actix-web's own server does, with a stream that hands over one request at a time.
 fn accept(
     builder: ServerBuilder,
     listener: TcpListener,

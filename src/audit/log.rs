@@ -30,7 +30,7 @@ pub struct EventFilter {
     /// Attempts at this login of another program.
     pub realm: Option<String>,
     pub limit: Option<String>,
-    /// By [`Audit::subject`](super::Audit::subject).
+    /// The keys of subjects, made by [`Audit::subject`](super::Audit::subject).
     pub subjects: BTreeMap<SubjectKind, i64>,
     /// The `x-request-id` of the request.
     pub request: Option<String>,

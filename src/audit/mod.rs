@@ -44,7 +44,7 @@ use writer::{EventKeys, EventWriter};
 const WRITE_EVERY: Duration = Duration::from_millis(500);
 /// Between two counts of all rows if this process wrote few: other instances write, too.
 const COUNT_EVERY: Duration = Duration::from_secs(60 * 60);
-/// The same while there are too many: other instances delete, too.
+/// Between two counts while there are too many: other instances delete, too.
 const RECOUNT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Counting ten million rows takes SQLite most of a second, so it is done once per this fraction of the
 /// maximum written.
@@ -183,7 +183,7 @@ impl Audit {
         Ok(gone)
     }
 
-    /// The same of sums, whatever their number, and of attacks.
+    /// Deletes old sums, whatever their number, and of attacks.
     pub async fn purge_sums(&self, batch: u32) -> Result<u64, DbError> {
         let (log, before) = (&self.0.log, self.kept_from());
         attack::purge(&log.db, before).await?;

@@ -15,13 +15,13 @@ pub(super) type SumRow = (i64, Action, String, Outcome, String, i64, i64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCount {
     pub action: Action,
-    /// Of an attempt at another program's login; empty for everything else.
+    /// The realm of an attempt at another program's login; empty for everything else.
     pub realm: String,
     pub outcome: Outcome,
     /// The one that decided, or noted; of what was admitted, one that counts it and no other of its kind. Otherwise
     /// empty.
     pub limit: String,
-    /// The same, except for what a limit only noted.
+    /// The limit that counts it, except for what a limit only noted.
     pub counted_by: String,
     pub noted: bool,
     pub count: i64,

@@ -60,7 +60,7 @@ impl CaptchaForm {
 pub struct CaptchaClient<'a> {
     pub address: &'a [u8],
     pub network: &'a [u8],
-    /// Of a client of another program, each of which has a total of its own.
+    /// The realm of a client of another program, each of which has a total of its own.
     pub realm: Option<&'a [u8]>,
     pub cookie: Option<&'a [u8]>,
 }

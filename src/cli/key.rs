@@ -107,7 +107,8 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
     )))
 }
 
-/// Those that open under neither key file are replaced when the server runs, so nobody has to do anything.
+/// Reseals the keys that sign. Keys that open under neither key file are replaced when the server runs, so nobody has
+/// to do anything.
 async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
     let world = TimeAndEntropy::default();
     let keys = app::open_token_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;

@@ -220,7 +220,7 @@ mod tests {
             fields: message
         );
         for _ in 0..3 {
-            // As the `log` lines of libraries ask: each time, whatever was answered before.
+            // The `log` lines of libraries ask like this: each time, whatever was answered before.
             tracing::dispatcher::get_default(|dispatch| dispatch.enabled(other.metadata()));
             tracing::info!(target: "gatehouse::web", "a line");
         }

@@ -296,7 +296,7 @@ fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
     fs::remove_file(draft).ok();
     let before = fs::metadata(target).ok();
     let mode = before.as_ref().map_or(0o644, |file| file.mode() & 0o7777);
-    // Nobody else may read it before it has the mode of the old file.
+    // No other user may read it before it has the mode of the old file.
     let first = if before.is_some() { 0o600 } else { mode };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(first).open(draft)?;
     if let Some(before) = before {

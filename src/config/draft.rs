@@ -59,7 +59,7 @@ impl DocumentDraft<'_> {
         }
     }
 
-    /// As its author wrote it; of a draft in JSON, what it says.
+    /// The draft as its author wrote it; of a draft in JSON, what it says.
     fn toml(self, key: &str) -> Result<DocumentMut, String> {
         match self {
             Self::Json(value) => {
@@ -211,7 +211,7 @@ impl DocumentEdit {
             Section::Apps(_) => {
                 let stays = match self.from_json {
                     true => same(APPS),
-                    // As it is shown.
+                    // The page shows it like this.
                     false => splice::section_toml(document, APPS) == self.toml.to_string(),
                 };
                 if !stays && !fixed(APPS) {

@@ -22,7 +22,7 @@ section! {
     }
 }
 
-/// Of whom a second factor is required.
+/// The accounts of which a second factor is required.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequiredOf {
     Everyone,
@@ -47,7 +47,7 @@ impl FactorSettings {
         if all.is_empty() { all } else { all + "," }
     }
 
-    /// As the document has it.
+    /// The value as the document has it.
     pub(super) fn value(&self, key: &str) -> Value {
         match key {
             "require" => self.require.iter().map(ToString::to_string).collect::<Array>().into(),

@@ -39,11 +39,11 @@ struct LiveShared {
 #[derive(Debug, Clone)]
 pub struct InForceConfig {
     pub live: Arc<LiveSettings>,
-    /// The same for clients in `[access] allow`; None if there are none.
+    /// The settings for clients in `[access] allow`; None if there are none.
     pub exempt: Option<Arc<LiveSettings>>,
     /// Starts at 1 and increases with each content that is applied.
     pub version: u64,
-    /// Of the document; `None` if the configuration came from none.
+    /// The fingerprint of the document; `None` if the configuration came from none.
     pub fingerprint: Option<Fingerprint>,
     pub document: Arc<str>,
 }

@@ -20,7 +20,7 @@ section! {
     }
 }
 
-/// By their names in JOSE (RFC 7518, 3.1). Every client knows the first (OpenID Connect Core, 15.1).
+/// Algorithms, by their names in JOSE (RFC 7518, 3.1). Every client knows the first (OpenID Connect Core, 15.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, Serialize, Deserialize)]
 #[strum(serialize_all = "UPPERCASE", const_into_str)]
 #[serde(rename_all = "UPPERCASE")]

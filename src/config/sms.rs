@@ -99,7 +99,7 @@ pub struct HttpGatewaySettings {
     pub url: GatewayTemplate,
     /// A value that does not refer to a secret is a template, too.
     pub headers: Vec<(String, SecretRef)>,
-    /// None if the method has no body.
+    /// The body; None if the method has none.
     pub body: Option<GatewayTemplate>,
     /// Text that a success must contain; without it the outcome is unknown.
     pub accepted_if: Option<String>,
@@ -298,7 +298,7 @@ pub(crate) enum Placeholder {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TemplatePiece {
-    /// As it is; its author has escaped it.
+    /// A text as it is; its author has escaped it.
     Literal(String),
     Place(Placeholder),
     Secret(SecretRef),

@@ -112,7 +112,7 @@ pub fn span_text(span: Duration) -> String {
 
 fn span(text: &str) -> ParseResult<Duration> {
     let word = |unit: &str| text.split(|letter: char| !letter.is_alphabetic()).any(|word| word == unit);
-    // As durations these are averages (a month of 30.44 days), and "1M" is easily mistaken for a minute.
+    // In humantime these are averages (a month of 30.44 days), and "1M" is easily mistaken for a minute.
     if ["M", "month", "months", "y", "year", "years"].into_iter().any(word) {
         return Err(format!(
             "{text:?} is in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\""
@@ -133,7 +133,7 @@ pub(super) fn path(node: ValueNode) -> ParseResult<PathBuf> {
     text(node).map(PathBuf::from)
 }
 
-/// None if it is empty.
+/// Reads a value; None if it is empty.
 pub(super) fn if_any<T>(
     read: impl Fn(ValueNode) -> ParseResult<T>,
 ) -> impl Fn(ValueNode) -> ParseResult<Option<T>> {

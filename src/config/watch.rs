@@ -249,7 +249,7 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         }
         let outcome = self.follow(BackendRead::Bytes(candidate.into_bytes()), false, Some(config));
         if let Some(ReloadOutcome::Refused { error }) = outcome {
-            // The same judge accepted it before it was written.
+            // This judge accepted it before it was written.
             return Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}")));
         }
         let now = self.live.in_force();

@@ -13,7 +13,8 @@ use crate::clock::Micros;
 
 /// Between two probes.
 const EVERY: Duration = Duration::from_secs(1);
-/// The same while it is out: another server that takes over is found within two seconds, with one attempt at the old one.
+/// Between two looks while it is out: another server that takes over is found within two seconds, with one attempt at
+/// the old one.
 const EVERY_WHILE_OUT: Duration = Duration::from_millis(250);
 /// Probes per write, while writes succeed.
 const PROBES_A_WRITE: u32 = 5;

@@ -8,7 +8,7 @@ use crate::clock::Micros;
 /// What the database says about its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyCheck {
-    /// As [`MasterKey::check_value`](crate::secret::MasterKey::check_value) has it.
+    /// The value as [`MasterKey::check_value`](crate::secret::MasterKey::check_value) has it.
     pub value: String,
     pub given_up: CountedBefore,
 }
@@ -23,7 +23,7 @@ pub struct CountedBefore {
 }
 
 impl Db {
-    /// None: it has never been used, or by versions before this check alone.
+    /// Reads the check; None if the database has never been used, or by versions before this check alone.
     pub async fn key_check(&self) -> Result<Option<KeyCheck>, DbError> {
         const SQL: &str = "SELECT value, messages_at, passwords_at, factors_at FROM key_check WHERE id = 1";
         let row: Option<(String, i64, i64, i64)> =

@@ -1,4 +1,4 @@
-//! Who may do what at an application: pure questions about its settings, a request and its visitor.
+//! The rules of who may do what at an application: pure questions about its settings, a request and its visitor.
 
 use std::time::Duration;
 

@@ -47,8 +47,9 @@ impl Gate {
         Self { sessions, remembered: Arc::new(remembered), changes, trial_turn: Arc::default() }
     }
 
-    /// Who is signed in at a host, by its cookie. Costs no SQL while nothing about them has changed, but for one read
-    /// and one write a minute. Once the changes could not be read for five seconds, it asks the database each time.
+    /// Finds who is signed in at a host, by its cookie. Costs no SQL while nothing about them has changed, but for
+    /// one read and one write a minute. Once the changes could not be read for five seconds, it asks the database
+    /// each time.
     pub async fn visitor(
         &self,
         host: &str,

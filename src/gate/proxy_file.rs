@@ -44,7 +44,7 @@ pub enum ProxyFileError {
 /// A host for which the proxy listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Site {
-    /// As browsers send it: with the port where it is not the scheme's own.
+    /// The host as browsers send it: with the port where it is not the scheme's own.
     host: String,
     name: String,
     port: u16,
@@ -85,7 +85,7 @@ impl ProxyFile {
     pub const ALL: [Self; 6] =
         [Self::Nginx, Self::Caddy, Self::Haproxy, Self::HaproxyLua, Self::Traefik, Self::Envoy];
 
-    /// Itself, and what it needs beside it.
+    /// Returns this file, and what it needs beside it.
     pub fn with_companion(self) -> impl Iterator<Item = Self> {
         [Some(self), (self == Self::Haproxy).then_some(Self::HaproxyLua)].into_iter().flatten()
     }

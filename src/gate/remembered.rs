@@ -37,7 +37,7 @@ pub struct RememberedVisitors {
 #[derive(Clone)]
 struct Remembered {
     visitor: Arc<AppVisitor>,
-    /// By the uptime.
+    /// When it was read, by the uptime.
     read_at: Duration,
 }
 
@@ -47,7 +47,7 @@ struct FollowState {
     generation: u64,
     /// When the last read of changes that succeeded began.
     followed_at: Option<Duration>,
-    /// The same by a clock that goes on while the machine sleeps.
+    /// When it was followed, by a clock that goes on while the machine sleeps.
     followed_by_clock: Option<Micros>,
     /// The changes that it found.
     seen: HashSet<String>,

@@ -18,7 +18,8 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// As browsers send a host: without the port that is the scheme's own, which some clients and proxies name.
+    /// Returns a host as browsers send it: without the port that is the scheme's own, which some clients and proxies
+    /// name.
     pub fn without_own_port(self, host: &str) -> &str {
         let own = match self {
             Self::Http => ":80",
@@ -42,8 +43,8 @@ fn is_plain(byte: u8) -> bool {
 }
 
 impl ReturnUrl {
-    /// None unless it leads to the host of an application, however a browser reads it. `allows_http`: an address
-    /// without TLS is one, too, as it is while the sign-in itself has none.
+    /// Parses an address; None unless it leads to the host of an application, however a browser reads it.
+    /// `allows_http`: an address without TLS is one, too, as it is while the sign-in itself has none.
     pub fn parse(text: &str, apps: &Apps, allows_http: bool) -> Option<Self> {
         if text.len() > LONGEST || !text.bytes().all(is_plain) {
             return None;

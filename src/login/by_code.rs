@@ -50,7 +50,7 @@ pub enum CodeRefusal {
     NoAccount,
     /// An administrator's account.
     PasswordRequired,
-    /// By an administrator.
+    /// An administrator has disabled the account.
     AccountDisabled,
     PhoneTaken,
     /// The account has a second factor, which is proved before its password is replaced by this one: also if its sign-ins

@@ -279,7 +279,7 @@ impl Drop for ComparisonPermit {
         if count.holders == 0 {
             all.remove(&self.key);
         } else {
-            // Also by one that never started: it may have been the one that was notified.
+            // One that never started notifies, too: it may have been the one that was notified.
             count.freed.notify_one();
         }
     }

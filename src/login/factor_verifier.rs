@@ -35,7 +35,7 @@ struct FactorVerifierInner {
     passkeys: Passkeys,
 }
 
-/// Who proves what, after a right first factor or in a session.
+/// A proof that somebody shows, after a right first factor or in a session.
 #[derive(Clone)]
 pub struct FactorRequest {
     pub account: Account,
@@ -70,7 +70,7 @@ pub enum FactorOutcome {
 #[derive(Debug)]
 pub enum PasskeyOutcome {
     SignedIn(Box<Account>, FactorProof),
-    /// Also if nobody has that passkey, or its account is disabled.
+    /// It is wrong, or nobody has that passkey, or its account is disabled.
     Wrong,
     Denied(Denied),
 }
@@ -218,7 +218,7 @@ impl FactorVerifier {
     }
 
     /// A slot of the account's own known device, whatever strangers did at its address: what is wrong counts at the device.
-    /// None if it has none left, and is a stranger, or if nothing bounds the guesses of a device.
+    /// Returns None if it has none left, and is a stranger, or if nothing bounds the guesses of a device.
     async fn slot_of_device(
         &self,
         live: &LiveSettings,

@@ -163,7 +163,7 @@ impl LoginGuard {
         Ok(found)
     }
 
-    /// The same, from memory alone.
+    /// Finds the account of a login in memory alone.
     pub fn remembered(&self, login: &Username) -> Option<AccountSubject> {
         self.logins.get(login)
     }
@@ -259,8 +259,8 @@ impl LoginGuard {
         GuardAdmission::Busy
     }
 
-    /// By windows that are complete when the slot is taken; this is all that happens while the store is up. None:
-    /// the store is out or incomplete, and the record decides (outage.rs).
+    /// Decides by windows that are complete when the slot is taken; this is all that happens while the store is up.
+    /// None: the store is out or incomplete, and the record decides (outage.rs).
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
@@ -469,7 +469,7 @@ fn stricter(limit: &Limit) -> Limit {
 const MOST_OF_NETWORK: f64 = 0.5;
 
 impl LoginGuard {
-    /// Of the failures at a login.
+    /// How much of its limits the failures at a login have used.
     pub async fn limit_usage(
         &self,
         login: GuardedLogin,

@@ -151,7 +151,7 @@ impl PasswordHasher {
         .await
     }
 
-    /// The same for somebody at the machine itself.
+    /// Hashes a password for somebody at the machine itself.
     pub async fn hash_new(
         &self,
         input: &str,
@@ -262,7 +262,7 @@ impl PasswordHasher {
     }
 
     /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest;
-    /// None if there were none.
+    /// How long jobs have waited; None if there were none.
     pub fn waited(&self) -> Option<Duration> {
         self.0.workers.waited()
     }

@@ -32,7 +32,7 @@ const MIN_SCORE: Score = Score::Four;
 #[derive(Clone)]
 pub struct Password {
     normal: SecretString,
-    /// As it was typed, if that is something else.
+    /// The password as it was typed, if that is something else.
     typed: Option<SecretString>,
 }
 

@@ -43,7 +43,7 @@ pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,
     pub origin: RequestOrigin,
-    /// Those of the browser that it comes from.
+    /// The devices of the browser that it comes from.
     pub devices: KnownDevices,
     /// The client's address is refused: only a known device may try its own account's password.
     pub denied: bool,
@@ -443,7 +443,7 @@ impl CountedSignIn<'_> {
         }
     }
 
-    /// The same if it took a slot.
+    /// The event of an attempt that took a slot.
     fn settled(&self, CountedAttempt { at, noted }: CountedAttempt) -> AuditEvent<'_> {
         let limit = |refusal: &Refusal| self.mode.limits(GuardedLogin::Own)[refusal.bucket].as_str();
         let why = noted.map(|refusal| EventRule::noted(limit(&refusal), &refusal));

@@ -375,7 +375,7 @@ impl Lookup {
         if let Some(realm) = subject.realm() {
             detail["realm"] = realm.as_str().into();
         }
-        // Of the logs of programs, a replay knows those that only programs have.
+        // A replay of logs of programs knows those that only programs have.
         let replayed = subject.program().is_none() || limit.name().starts_with("program-");
         if let Some(program) = subject.program() {
             detail["name"] = format!("{}{}", program.kind.lead(), program.name.as_str()).into();

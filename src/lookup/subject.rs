@@ -33,7 +33,7 @@ pub enum LookupValue {
     /// A device at an account.
     Device(LookupLogin, DeviceId),
     Phone(Phone),
-    /// As it is counted, alone and as part of its network.
+    /// An address as it is counted, alone and as part of its network.
     Address {
         address: Vec<u8>,
         network: Vec<u8>,

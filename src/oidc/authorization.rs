@@ -60,7 +60,7 @@ pub enum ParameterFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lacking {
     pub factor: AppFactor,
-    /// By the application's own rules, not only by this request.
+    /// The application's own rules ask for it, not only by this request.
     pub is_asked_of_all: bool,
 }
 

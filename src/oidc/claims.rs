@@ -32,7 +32,7 @@ impl Authentication {
         let proved = session.proved;
         let first = match (session.verified_at > Micros(0), proved.newest()) {
             (true, _) => Some("pwd"),
-            // Of a session that has proved a factor besides, the first may have been a passkey.
+            // In a session that has proved a factor besides, the first may have been a passkey.
             (false, None) => (!proved.begun_by_passkey()).then_some("sms"),
             (false, Some(_)) => None,
         };

@@ -17,7 +17,7 @@ struct Header<'a> {
     typ: &'a str,
 }
 
-/// None if the claims are no JSON, or the key cannot sign.
+/// Signs claims; None if they are no JSON, or the key cannot sign.
 pub fn sign(
     (alg, kid, key): (SigningAlgorithm, &str, &PrivateKey),
     typ: &str,

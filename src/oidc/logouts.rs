@@ -87,8 +87,8 @@ struct ClientState {
 }
 
 impl Receivers {
-    /// Who is told next, and how much: of those with room whoever is told least, of these the first. `due` are clients,
-    /// the one that has waited longest first.
+    /// The client that is told next, and how much: of those with room whoever is told least, of these the first.
+    /// `due` are clients, the one that has waited longest first.
     fn next<'a>(&self, due: &'a [String], now: Micros, posting: usize) -> Option<(&'a str, usize)> {
         let room = due.iter().map(|client| (client.as_str(), self.room(client, now, posting)));
         let room = room.filter(|(_, room)| *room > 0);
@@ -143,7 +143,7 @@ impl LogoutNotices {
         loop {
             // An outage is reported by the probes, and what is noted stays.
             let _ = self.begin(&mut posting, &mut receivers).await;
-            // Whoever has answered makes room at once.
+            // A client that has answered makes room at once.
             let ended = tokio::select! {
                 going_on = stop.pause(LOOK_EVERY) => if going_on { None } else { return },
                 ended = posting.join_next(), if !posting.is_empty() => ended,

@@ -9,12 +9,12 @@ use super::Parameters;
 use crate::clock::Micros;
 use crate::config::{Apps, OidcClient, Pkce};
 
-/// Of each client: anybody can send them.
+/// The most that are kept of each client: anybody can send them.
 const MOST: usize = 3;
 /// Bytes that are kept. No registered one is longer.
 const LONGEST: usize = 2_048;
 
-/// By client ID. In memory: what strangers send fills no table.
+/// Refusals by client ID. In memory: what strangers send fills no table.
 #[derive(Default)]
 pub struct RefusedRequests(Mutex<HashMap<String, ClientRefusals>>);
 

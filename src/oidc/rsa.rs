@@ -29,7 +29,7 @@ pub(super) fn prime(entropy: &Entropy) -> Zeroizing<U1024> {
     Zeroizing::new(found.expect("1024 bits fit").expect("there is another candidate"))
 }
 
-/// None if the primes are too close, or the exponent has no inverse.
+/// Makes a key; None if the primes are too close, or the exponent has no inverse.
 pub(super) fn of_primes(one: &U1024, other: &U1024) -> Option<Zeroizing<Vec<u8>>> {
     let (p, q) = if one > other { (one, other) } else { (other, one) };
     if p.wrapping_sub(q).bit_width() <= APART {

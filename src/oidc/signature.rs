@@ -17,7 +17,7 @@ pub enum PrivateKey {
     P256(Box<EcdsaKeyPair>),
 }
 
-/// As a JWK tells it (RFC 7518, 6.2 and 6.3).
+/// A public key as a JWK tells it (RFC 7518, 6.2 and 6.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kty")]
 pub enum PublicKey {

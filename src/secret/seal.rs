@@ -27,7 +27,7 @@ impl Seal {
         URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())
     }
 
-    /// None if it was sealed under another key, or for another owner.
+    /// Opens a secret; None if it was sealed under another key, or for another owner.
     pub fn open(&self, owner: &[u8], sealed: &str) -> Option<Zeroizing<Vec<u8>>> {
         let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;

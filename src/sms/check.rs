@@ -189,7 +189,7 @@ fn settled<T>(answer: Result<T, StoreError>) -> Option<T> {
 pub struct AdmittedGuess {
     slot: GuessSlot,
     client: GuessClient,
-    /// Of the number itself.
+    /// The key of the number itself.
     number: SubjectKey,
     code: SmsCode,
     guesser: Guesser,

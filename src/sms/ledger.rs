@@ -154,7 +154,7 @@ impl Ledger {
 
 const SENT: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
-/// Also whether it is a verification whose code is used up.
+/// It says, too, whether it is a verification whose code is used up.
 const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
     CAST(CASE WHEN substr(purpose, 1, 7) = 'verify:' AND (entered_at IS NOT NULL OR NOT EXISTS
         (SELECT 1 FROM sms_codes c WHERE c.phone_key = COALESCE(m.number_key, m.phone_key) AND c.purpose = m.purpose))
@@ -179,7 +179,7 @@ fn wait(limit: &Limit, sent: &[KeptHit], now: Micros) -> Duration {
 type EarlierRow = (MessageId, MessageState, BudgetShare, i64, String, i64);
 
 impl EarlierMessage {
-    /// None if the name is free again: it expires with its code.
+    /// Reads an earlier message; None if the name is free again: it expires with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
         let (id, state, share, expires_at, hit, used_up) = row;
         let known = now < Micros(expires_at);

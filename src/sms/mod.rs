@@ -46,7 +46,7 @@ random_id! {
 #[derive(Clone)]
 pub struct SmsCode(Zeroizing<String>);
 
-/// Of ours.
+/// The digits of our codes.
 const DIGITS: usize = 6;
 
 impl SmsCode {
@@ -62,7 +62,7 @@ impl SmsCode {
         Self(Zeroizing::new(format!("{:0DIGITS$}", number % CODES)))
     }
 
-    /// None if it is not six digits, as people type and paste them.
+    /// Parses a code; None if it is not six digits, as people type and paste them.
     pub fn parse(text: &str) -> Option<Self> {
         typed::digits(text, DIGITS).map(Self)
     }

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 /// What each sender may have in flight: our own pages, or one program. Beyond this, something that messages depend on is
 /// stuck or slow: a gateway that takes four seconds sends 48 messages a second to strangers, and 16 to numbers of accounts.
 const OPEN: u32 = 192;
-/// The same for numbers that are proven, while codes are short: what strangers ask for takes none of them. How many are
-/// taken shows in no answer.
+/// The slots for numbers that are proven, while codes are short: what strangers ask for takes none of them. How many
+/// are taken shows in no answer.
 const KEPT: u32 = 64;
-/// Of one sender, while it is looked up in a shortage who gets a message: some statements each.
+/// The slots of one sender, while it is looked up in a shortage who gets a message: some statements each.
 const MOST_UNDECIDED: u32 = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -135,7 +135,7 @@ mod tests {
         Some(keys)
     }
 
-    /// As many as it gets.
+    /// Takes as many as it gets.
     fn all_of(slots: &MessageSlots, scope: &str, asker: Option<[SubjectKey; 2]>) -> Vec<MessageSlot> {
         std::iter::from_fn(|| slots.open(scope, asker)).collect()
     }

@@ -34,7 +34,7 @@ pub fn program_text(
         Some(minutes) => {
             t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes)
         }
-        // Nobody here knows how long it is valid.
+        // It is not known here how long it is valid.
         None => t!("sms.code.relayed", locale = locale, program = program, code = code),
     };
     in_one_segment(Zeroizing::new(words.into_owned()), program, code, locale)

@@ -13,7 +13,7 @@ use crate::db::{DbError, GONE_AFTER, KNOWS, on_db};
 /// Between two signs of life.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
 
-// As it last reported, and as it is in the API.
+// An instance as it last reported, and as it is in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Instance {
     #[serde(skip)]

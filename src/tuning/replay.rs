@@ -116,7 +116,7 @@ pub struct PreviewReport {
     /// the windows look back on, is not all in the record; other limits were in force for a part of the span.
     #[schema(inline)]
     pub incomplete: Vec<IncompleteReason>,
-    /// As it was recorded: nothing here is estimated.
+    /// What was recorded: nothing here is estimated.
     #[serde(rename = "current")]
     pub recorded: ComparisonSide,
     /// An estimate. Attempts that meet no changed limit, and no log that the draft has changed, are as they were recorded.
@@ -158,7 +158,7 @@ impl From<DbError> for PreviewError {
 #[derive(Debug, Clone, Default)]
 pub struct PreviewProgress(Arc<AtomicU32>);
 
-/// Of a hundred parts, those for reading.
+/// The part of the progress that reading is, of a hundred.
 const READING: usize = 60;
 
 impl PreviewProgress {
@@ -213,7 +213,7 @@ impl PreviewService {
             };
             tokio::select! {
                 biased;
-                // Nobody hears the answer.
+                // The answer is heard by nobody.
                 _ = hung_up => Err(PreviewError::Busy),
                 report = preview => report,
             }

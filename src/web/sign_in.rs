@@ -76,7 +76,7 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
         let form = FormPage::new(visit, "/login", None, next);
         LoginPage { form, login }.again(why, captcha).respond(visit)
     };
-    // Whoever is known nowhere here would be asked anyway.
+    // A browser that is known nowhere here would be asked anyway.
     let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();
     if asks && signed_in(&visit, &services).await?.is_none() {
         let (form, next) = (CaptchaForm::Login, query.target(&visit, &live));
@@ -109,13 +109,13 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         let signed_in = passkeys::sign_in(&reply.actor(&form.guarded), &shown).await;
         let (account, proof) = reply.told(signed_in).await?;
         let response = welcome(&visit, &services, &account, next, None, proof).await?;
-        // None: the account was changed meanwhile.
+        // There is none if the account was changed meanwhile.
         return Ok(response.unwrap_or_else(|| reply.invalid(Field::Passkey, Message::PasskeyWrong)));
     }
     let parsed = reply.read(&form.guarded, |errors| parse(&form.login, &form.password, errors)).await?;
     let owner = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
     let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
-    // None: the password was changed while this one was verified.
+    // There is none if the password was changed while this one was verified.
     Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))
 }
 

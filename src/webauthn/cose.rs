@@ -11,7 +11,7 @@ const ES256: i64 = -7;
 const EDDSA: i64 = -8;
 const RS256: i64 = -257;
 
-/// Those asked for, the best liked first. RS256 is for Windows Hello.
+/// The algorithms that are asked for, the best liked first. RS256 is for Windows Hello.
 pub const ALGORITHMS: [i64; 3] = [ES256, EDDSA, RS256];
 
 /// The exponent of every RSA key: none uses another.

@@ -40,7 +40,7 @@ impl WebhookNotice {
         now.since(self.at) < OLDEST
     }
 
-    /// The same bytes whoever asks.
+    /// The body: it has the same bytes whoever asks.
     pub fn body(&self) -> String {
         json!({ "type": self.event.into_str(), "timestamp": iso(self.at), "data": self.data }).to_string()
     }
@@ -76,7 +76,7 @@ impl NoticeSources {
         Ok(brakes.map(|brake| self.of_brake(brake)).collect())
     }
 
-    /// Those after a time, and the time of the newest. Each has a later one than all before it.
+    /// The changes after a time, and the time of the newest. Each has a later one than all before it.
     pub async fn changes(&self, after: Micros) -> Result<(Vec<WebhookNotice>, Micros), DbError> {
         let (mut notices, mut newest, mut before) = (Vec::new(), after, None);
         loop {

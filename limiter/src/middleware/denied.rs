@@ -55,7 +55,7 @@ pub enum Denied {
     Full {
         /// Which.
         limit: Limit,
-        /// By which of its rules, and for how long.
+        /// The rule that refused it, and for how long.
         refusal: Refusal,
     },
     /// Requests in flight take all free slots of a limit, and none of them ended in time.
@@ -64,7 +64,7 @@ pub enum Denied {
     Unavailable,
 }
 
-/// As a problem (RFC 9457).
+/// The body of a problem (RFC 9457).
 #[derive(Serialize)]
 struct Body<'a> {
     r#type: String,

@@ -22,7 +22,8 @@ pub struct Standing<'a> {
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STANDING: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Of a few limits with two rules each. The fields are in every refusal, so they are written without a second allocation.
+/// The length of the fields of a few limits with two rules each. The fields are in every refusal, so they are written
+/// without a second allocation.
 const ROOM: usize = 256;
 
 /// Whole seconds rounded up, at least one: a client that waits this long is never too early.

@@ -44,7 +44,7 @@ impl RedisConnection {
         }
     }
 
-    /// The same command to every master; one answer each, or an error.
+    /// Sends a command to every master; one answer each, or an error.
     pub async fn send_to_masters(&mut self, command: &Cmd) -> Result<Vec<Value>, RedisError> {
         match self {
             Self::Node(connection) => {

@@ -150,7 +150,7 @@ impl RedisLink {
         round_trip.instrument(span).await
     }
 
-    /// The same command to every master; one answer each.
+    /// Sends a command to every master; one answer each.
     pub(super) async fn call_masters(&self, command: &Cmd) -> Result<Vec<Value>, CallError> {
         let (shared, connection) = self.0.connection().await?;
         let answers = RedisConnection::clone(&connection).send_to_masters(command).await;

@@ -29,7 +29,7 @@ struct RememberedRefusal {
     /// The limit that refused. Another set of limits may decide differently.
     limit: Limit,
     refusal: Refusal,
-    /// By our clock.
+    /// When it was noted, by our clock.
     noted: Micros,
     writes: u64,
 }

@@ -35,7 +35,7 @@ enum RedisDeployment {
     Cluster,
 }
 
-/// Who we are at the Sentinels, which have accounts of their own, and what master we ask for.
+/// Our account at the Sentinels, which have accounts of their own, and what master we ask for.
 #[derive(Clone, PartialEq, Eq)]
 struct SentinelAccount {
     master: String,

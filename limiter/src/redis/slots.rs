@@ -111,7 +111,7 @@ fn strictest(looks: Vec<StoreVerdict>) -> Option<StoreVerdict> {
         StoreVerdict::Refused { refusal } => Some(*refusal),
         StoreVerdict::Admitted { .. } | StoreVerdict::Held { .. } => None,
     });
-    // Of equals the first, as in one script.
+    // The first of equals, as in one script.
     match refused.min_by_key(|refusal| Reverse(strictness(refusal))) {
         Some(refusal) => Some(StoreVerdict::Refused { refusal }),
         None => looks.into_iter().find(|look| matches!(look, StoreVerdict::Held { .. })),

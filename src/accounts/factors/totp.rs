@@ -67,7 +67,7 @@ impl TotpSecret {
         }
     }
 
-    /// As it is typed into an app.
+    /// The secret as it is typed into an app.
     pub fn base32(&self) -> Zeroizing<String> {
         Zeroizing::new(BASE32_NOPAD.encode(&self.0))
     }
@@ -141,7 +141,7 @@ impl SecretSeal {
         self.0.seal(account.as_bytes(), &secret.0, entropy)
     }
 
-    /// None if it was sealed under another key, or for another account.
+    /// Opens a secret; None if it was sealed under another key, or for another account.
     pub fn open(&self, account: AccountId, sealed: &str) -> Option<TotpSecret> {
         self.0.open(account.as_bytes(), sealed).map(|secret| TotpSecret(secret.to_vec()))
     }

@@ -82,7 +82,7 @@ impl Sessions {
         if renewed == 0 {
             return Ok(None);
         }
-        // Also of one that opens nothing but a page on which a second factor is set up.
+        // The session may be one that opens nothing but a page on which a second factor is set up.
         let account = self.recognise(&token).await?.map(|found| found.account);
         Ok(account.map(|account| (answer, Some((token, account)), half)))
     }

@@ -235,7 +235,7 @@ impl HashFunction {
         const PBKDF2_SHA512: f64 = 0.66;
         const SCRYPT_BLOCK: f64 = 0.35;
         const ARGON2_KIB: f64 = 0.8;
-        // Of the longest password that is read.
+        // Measured with the longest password that is read.
         const SHA256_CRYPT_ROUND: f64 = 0.2;
         const SHA512_CRYPT_ROUND: f64 = 0.65;
         const PHPASS_ROUND: f64 = 0.31;
@@ -362,7 +362,7 @@ fn bcrypt_key(input: BcryptInput, password: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(read.iter().copied().chain([0]).take(BCRYPT_READS).collect())
 }
 
-/// As PHP's `trim` does, which WordPress applies to each password, new or tried.
+/// Trims as PHP's `trim` does, which WordPress applies to each password, new or tried.
 fn trimmed_by_php(password: &[u8]) -> &[u8] {
     let edge = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0 | 0x0b);
     let start = password.iter().position(|byte| !edge(byte)).unwrap_or(password.len());

@@ -1,5 +1,5 @@
-//! Who attacks whom, as far as the record knows; and whether an attack that goes on has become another one: from or at
-//! somebody else. Pure.
+//! The attackers and the attacked, as far as the record knows; and whether an attack that goes on has become another
+//! one: from or at somebody else. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ pub struct AttackFigures {
     /// What is usual in an hour, at this time of day.
     pub usual: u64,
     pub attempts: u64,
-    /// Of these, the ones that an answer to it (`[access]`) challenged, and refused.
+    /// The ones among them that an answer to it (`[access]`) challenged, and refused.
     pub answer_challenged: u64,
     pub answer_refused: u64,
     /// Attempts in the last minute, those of them that an answer met, and attempts in the minute before.

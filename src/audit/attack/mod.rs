@@ -335,7 +335,7 @@ from_row!(FigureRow, row => Self {
 const SHOWN: &str = "id, kind, realm, began_at, seen_at, ended_at, figures";
 type StoredAttack = (String, String, String, i64, i64, Option<i64>, String);
 
-/// Those that go on, oldest first: at most one of each kind, and one in each realm.
+/// The attacks that go on, oldest first: at most one of each kind, and one in each realm.
 async fn under_way(db: &Db) -> Result<Vec<AttackEntry>, DbError> {
     let sql = format!("SELECT {SHOWN} FROM attacks WHERE ended_at IS NULL ORDER BY began_at, id");
     let rows: Vec<StoredAttack> = on_db!(db, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
@@ -355,7 +355,7 @@ pub(super) async fn purge(db: &Db, before: Micros) -> Result<(), DbError> {
     Ok(())
 }
 
-/// None for a kind that only a newer version knows. Figures that cannot be read are zero.
+/// Reads an attack; None for a kind that only a newer version knows. Figures that cannot be read are zero.
 fn entry((id, kind, realm, began, seen, ended, figures): StoredAttack) -> Option<AttackEntry> {
     Some(AttackEntry {
         id,

@@ -44,7 +44,7 @@ pub(in crate::config) struct NacosBackend {
     /// Whether a document was ever seen there.
     seen: bool,
     sign_in: Option<Arc<NacosSignIn>>,
-    /// None once it is dropped.
+    /// The runtime; None once it is dropped.
     runtime: Option<Runtime>,
     reader: NacosConnection,
     /// Separate from the reader, because a connection that subscribes to a document answers requests for it
@@ -197,7 +197,7 @@ impl LimitsBackend for NacosBackend {
             let place = self.settings.place();
             format!("{} cannot be written: {reason}; try again once it answers", place.display())
         })?;
-        // As the server computes it.
+        // The server computes it like this.
         let md5 =
             stands.as_ref().map_or_else(|| MD5_OF_NOTHING.to_owned(), |document| document.md5().clone());
         let stands = found(stands);

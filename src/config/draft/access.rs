@@ -9,7 +9,7 @@ use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
 use crate::config::factors::FactorSettings;
 use crate::config::reader::SectionTable;
 
-/// Who saves `[access]`, when, and over what.
+/// The author of a new `[access]`, when it is saved, and over what.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessSaver<'a> {
     pub current: &'a AccessSettings,
@@ -79,7 +79,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The same for `[factors]`.
+/// Writes `[factors]`.
 pub(super) fn write_factors(
     document: &mut DocumentMut,
     wanted: &FactorSettings,

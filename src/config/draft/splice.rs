@@ -26,7 +26,7 @@ pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftEr
 }
 
 /// The draft `toml` with the application of this name as in `table`, a document with that one table; a new one comes last.
-/// None: without it. Everything else is unchanged, including comments.
+/// Replaces an application; with None it is left out. Everything else is unchanged, including comments.
 pub fn with_app(toml: &str, name: &str, table: Option<&str>) -> Result<String, DraftError> {
     let whole = |message: String| DraftError::at("", message, None);
     let mut document = parsed(toml).map_err(whole)?;

@@ -154,7 +154,7 @@ struct KnownAccount {
     password_version: i64,
 }
 
-/// Of every password in a realm: other programs do not say that one was changed.
+/// The version of every password in a realm: other programs do not say that one was changed.
 pub const REALM_VERSION: i64 = 0;
 
 impl AccountSubject {
@@ -223,7 +223,7 @@ pub enum GuardedLogin {
 #[derive(Clone, Copy)]
 pub struct GuardLimits<'a> {
     pub account: &'a Limit,
-    /// Of the address and the network, where they count it.
+    /// The limits of the address and the network, where they count it.
     pub shared: Option<[&'a Limit; 2]>,
     pub device: &'a Limit,
 }

@@ -57,7 +57,7 @@ impl LoginGuard {
         (retry_after > Duration::ZERO).then(|| refused(login, mode, refusal))
     }
 
-    /// None: the store decides again.
+    /// Decides by the record; None if the store decides again.
     pub(super) async fn admit_in_outage(
         &self,
         limits: &Limits,

@@ -20,8 +20,8 @@ use crate::db::DbError;
 
 /// The name in the store for the windows of sign-ins, used to mark them as complete.
 pub const NAME: &str = "sign-ins";
-/// The same for all limits. A limit that is raised counts what the store has kept; another shape for each set
-/// of limits would challenge everybody while two instances run different ones.
+/// The shape of the windows of all limits. A limit that is raised counts what the store has kept; another shape for
+/// each set of limits would challenge everybody while two instances run different ones.
 const SHAPE: &str = "";
 
 pub(super) const fn windows(generation: HitId) -> CompleteWindows<'static> {
@@ -56,7 +56,8 @@ impl LoginGuard {
         tokio::time::timeout(PATIENCE, task).await.ok()?.ok()?
     }
 
-    /// The same, unless the store decides already and has all of its windows, so that no sign-in has to start it.
+    /// Rebuilds the windows, unless the store decides already and has all of its windows, so that no sign-in has to
+    /// start it.
     pub async fn rebuild_if_lost(self: &Arc<Self>, limits: &Limits) {
         if let Some(term) = self.in_flight.term() {
             match self.limiter.store().rebuild_generation(NAME, SHAPE).await {

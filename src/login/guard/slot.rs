@@ -67,7 +67,7 @@ impl AttemptSlot {
         self.keep_by(Hold::keep).await
     }
 
-    /// The same, and the states of its logs afterwards, normally in the same round trip.
+    /// Keeps the hit, and returns the states of its logs afterwards, normally in the same round trip.
     pub async fn keep_and_peek(self) -> Result<Option<Settlement>, DbError> {
         self.keep_by(Hold::keep_and_peek).await
     }
@@ -217,7 +217,7 @@ impl InFlightAttempts {
         Self(Arc::new(InFlightShared { clock, state: Mutex::new(state), ended: watch::Sender::new(()) }))
     }
 
-    /// None: the store does not decide.
+    /// The term in which the store decides; None if it does not.
     pub fn term(&self) -> Option<StoreTerm> {
         let DecisionSource::Store(term) = self.0.state.lock().decided_by else { return None };
         Some(term)
@@ -241,7 +241,7 @@ impl InFlightAttempts {
         }
     }
 
-    /// The same, unless another term has begun.
+    /// Ends a term, unless another term has begun.
     pub fn end_term(&self, term: StoreTerm) {
         let mut state = self.0.state.lock();
         if state.decided_by == DecisionSource::Store(term) {

@@ -35,7 +35,7 @@ pub struct JobPosition {
     id: JobId,
 }
 
-/// Of a job that has a worker; return it when the job is done.
+/// A job that has a worker; return it when the job is done.
 #[derive(Debug, Clone, Copy)]
 pub struct RunningJob {
     pub lane: HashLane,
@@ -66,7 +66,7 @@ impl HashCaller {
         Self { device, ..Self::stranger(&origin.network, solved) }
     }
 
-    /// The same in the lanes of strangers, where a known device is preferred like a solved challenge.
+    /// Its place in the lanes of strangers, where a known device is preferred like a solved challenge.
     pub const fn as_stranger(self) -> Self {
         Self { device: None, solved: self.solved || self.device.is_some(), ..self }
     }

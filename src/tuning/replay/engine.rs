@@ -75,12 +75,12 @@ pub struct ReplayEngine<'r> {
     next: u32,
     from: Micros,
     logs: [LimitLogs; COUNT],
-    /// By [`ReplayedLogin`].
+    /// How devices are counted, by [`ReplayedLogin`].
     devices: [DevicesCounted; 3],
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
     queues: FxHashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
-    /// By time, then in the order in which they were scheduled.
+    /// What is due, by time, then in the order in which they were scheduled.
     due: BinaryHeap<Reverse<(Micros, u64, DueAction)>>,
     scheduled: u64,
     recorded: ReplayTally,

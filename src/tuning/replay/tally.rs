@@ -25,7 +25,7 @@ pub struct AttemptCounts {
     pub bothered: u64,
     /// Wrong passwords and codes that were compared.
     pub guesses_verified: u64,
-    /// Those that were compared when recorded, and now are not.
+    /// Guesses that were compared when recorded, and now are not.
     pub guesses_stopped: u64,
     /// Messages handed to the gateway.
     pub messages_sent: u64,

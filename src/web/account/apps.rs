@@ -36,7 +36,7 @@ pub async fn revoke(
 pub struct ClientRow {
     pub client: String,
     pub name: String,
-    /// By the keys of their words.
+    /// What it is told, by the keys of their words.
     pub told: Vec<&'static str>,
     pub used: Option<Moment>,
     pub agreed: Option<Moment>,
@@ -56,7 +56,7 @@ impl ClientRow {
     }
 }
 
-// The same as calls.
+// The calls of the API.
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = AccountApps, example = json!({ "apps": [{

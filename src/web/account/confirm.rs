@@ -105,7 +105,7 @@ async fn submit_once(visit: PageRequest, form: StepUpForm, services: ServicesDat
 pub struct StepUpPage {
     pub form: FormPage,
     pub login: String,
-    /// By this second factor or a weaker one, not by the password.
+    /// The confirmation is by this second factor or a weaker one, not by the password.
     strongest: Option<Factor>,
     /// A code is not enough.
     needs_passkey: bool,

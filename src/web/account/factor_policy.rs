@@ -59,7 +59,7 @@ pub async fn submit(
     Ok(visit.see_other(PATH, done.then_some(flash)))
 }
 
-// The same as calls.
+// The calls of the API.
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Factors, example = json!({ "methods": ["totp", "recovery"], "ask": true, "required": false, "trusted": [] }))]

@@ -333,7 +333,7 @@ pub struct SessionRow {
 #[derive(Clone)]
 pub struct AppLink {
     pub name: String,
-    /// None: a client of OpenID Connect without a host, where nothing says where it begins.
+    /// Where it begins; None for a client of OpenID Connect without a host, where nothing says where it begins.
     pub url: Option<String>,
 }
 
@@ -404,7 +404,7 @@ pub struct AccountPage {
     pub asks_factor: bool,
     /// Which is to be proved before the password is changed.
     pub confirm_first: bool,
-    /// By when it has to have one.
+    /// The time by which it has to have one.
     pub setup_by: Option<Moment>,
 }
 

@@ -48,7 +48,7 @@ enum PasskeyOptions {
     Create(Box<CreationOptions>),
 }
 
-/// Of an answer. Never with names of passkeys.
+/// The options of an answer. Never with names of passkeys.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PasskeyRequestOptions)]
@@ -62,7 +62,7 @@ struct RequestOptions {
     user_verification: &'static str,
 }
 
-/// Of a new passkey.
+/// The options of a new passkey.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PasskeyCreationOptions)]

@@ -50,7 +50,7 @@ impl AnswerLink {
         Self { text, href: answer.href(subject), in_force: is_in_force(answer, subject, access) }
     }
 
-    /// None if the mask is of something else than a network.
+    /// Makes a link; None if the mask is of something else than a network.
     pub fn deny(mask: &str, access: &AccessSettings) -> Option<Self> {
         mask.parse::<IpNet>().ok()?;
         Some(Self::new(AccessAnswer::Deny, mask, mask.to_owned(), access))

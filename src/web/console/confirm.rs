@@ -188,7 +188,7 @@ pub struct ConfirmPage {
     pub form: FormPage,
     /// It runs after the password is confirmed.
     pub carried: Option<CarriedForm>,
-    /// By this second factor or a weaker one, not by the password.
+    /// The confirmation is by this second factor or a weaker one, not by the password.
     pub strongest: Option<Factor>,
 }
 

@@ -56,7 +56,7 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebRe
     submitted(&request, &FACTORS, &pairs, controls, page, draft, attempt).await
 }
 
-/// As it is typed: with the keys of the document, and no value is checked.
+/// The form as it is typed: with the keys of the document, and no value is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct FactorRulesForm {

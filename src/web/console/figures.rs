@@ -38,7 +38,7 @@ pub const EVENTS: [FateSeries; 4] = [
 pub struct Period {
     pub signed_in: u64,
     pub wrong: u64,
-    /// Of all attempts here, as is the next.
+    /// The challenges of all attempts here; the next is of all, too.
     pub challenged: u64,
     pub refused: u64,
     pub images: u64,

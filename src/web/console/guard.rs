@@ -92,7 +92,7 @@ impl Admin {
         }
     }
 
-    /// None for a program.
+    /// The session of an administrator; None for a program.
     pub fn session(&self) -> Option<&Session> {
         match &self.credential {
             AdminCredential::Session(session) => Some(session),
@@ -108,7 +108,7 @@ impl Admin {
         }
     }
 
-    /// Of whom one draft is read at a time: the program, or who is signed in.
+    /// The key of the lock that lets one draft be tried at a time: the program, or who is signed in.
     pub fn reader(&self) -> String {
         self.token().map_or_else(|| self.id(), str::to_owned)
     }
@@ -170,7 +170,7 @@ impl Admin {
         self.services.audit.act(act, outcome, who, Some(detail.to_string()));
     }
 
-    /// As the history of the limits names them.
+    /// The author as the history of the limits names them.
     pub fn author(&self, reason: &str) -> ChangeAuthor {
         ChangeAuthor { account: self.id(), login: self.shown.clone(), reason: reason.to_owned() }
     }

@@ -180,7 +180,7 @@ impl LimitsPage {
     }]
 }))]
 struct LimitsInForce {
-    /// As in ETag.
+    /// The version, as in ETag.
     version: String,
     /// What keeps the limits.
     #[schema(schema_with = backends)]
@@ -244,7 +244,7 @@ pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Resul
     Ok(in_force_response(&version, body))
 }
 
-/// As a draft is sent: the owner's own under `custom`.
+/// Writes limits as a draft is sent: the owner's own under `custom`.
 fn limits_json(limits: &Limits) -> Value {
     let (mut all, mut custom) = (serde_json::Map::new(), serde_json::Map::new());
     for limit in limits.iter() {

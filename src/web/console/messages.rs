@@ -231,8 +231,8 @@ async fn respond(
     Ok(request.visit.page(status, &page))
 }
 
-/// Of the rules that refuse a number, the one whose window is nearest to an hour. Those that ask for a challenge forgive
-/// what was solved, which the ledger does not know.
+/// Among the rules that refuse a number, the one whose window is nearest to an hour. Those that ask for a challenge
+/// forgive what was solved, which the ledger does not know.
 fn number_hour(limit: &Limit) -> Option<(&Rule, Duration)> {
     let windows = limit.rules().iter().filter_map(|rule| match (&rule.span, rule.then) {
         (RuleSpan::Sliding(window), RuleAction::Block) => Some((rule, *window)),
@@ -268,7 +268,7 @@ impl MessageRow {
 }
 
 impl LedgerFilter {
-    /// Of the page that shows it.
+    /// The address of the page that shows it.
     fn href(&self, after: Option<LedgerCursor>) -> String {
         let state = self.state.map(|state| state.into_str().to_owned());
         let after = after.map(|after| after.to_string());
@@ -285,7 +285,7 @@ pub struct MessagesPage {
     pub layout: Layout,
     pub asked: LedgerFilter,
     pub rows: Vec<MessageRow>,
-    /// None if no rule of a number's limit refuses.
+    /// What a number has used; None if no rule of a number's limit refuses.
     pub hour: Option<NumberHour>,
     pub brakes: Vec<HeldBrake>,
     pub older: Option<String>,

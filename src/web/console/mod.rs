@@ -149,7 +149,7 @@ fn read_page_size(text: Option<&str>) -> Result<u32, Problem> {
 }
 
 pub struct ConsolePage {
-    /// Of its name.
+    /// The key of its name.
     pub key: &'static str,
     pub href: &'static str,
     /// In `components/icons.html`.

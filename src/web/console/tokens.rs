@@ -33,7 +33,7 @@ const HERE: &str = "/admin/tokens";
 const LONGEST_NAME: usize = 100;
 /// Ten years.
 const MOST_DAYS: u32 = 3660;
-/// Of a token for the admin API.
+/// The longest life of a token for the admin API.
 const MOST_ADMIN_DAYS: u32 = 366;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
@@ -218,7 +218,7 @@ pub async fn api_revoke(
 #[derive(Debug)]
 pub struct TokenMakingForm {
     pub name: String,
-    /// Those of the boxes, and what was typed. Separated by spaces or commas.
+    /// The scopes of the boxes, and what was typed. Separated by spaces or commas.
     pub scopes: String,
     pub expires_days: String,
 }
@@ -360,7 +360,7 @@ pub struct TokensPage {
     pub groups: Vec<ScopeGroup>,
     pub notice: TokenNotice,
     pub errors: FieldErrors,
-    /// As typed, until it has created a token.
+    /// The form as typed, until it has created a token.
     pub form: TokenMakingForm,
 }
 

@@ -153,7 +153,7 @@ fn admitted(visitor: Option<&AppVisitor>) -> HttpResponse {
     let name = profile.and_then(Profile::name_text).unwrap_or(login);
     let email = profile.and_then(Profile::email_text).unwrap_or_default();
     for (header, value) in REMOTE.into_iter().zip([login, &groups, name, email]) {
-        // None has control characters, so this does not fail.
+        // No value has control characters, so this does not fail.
         let value =
             HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| HeaderValue::from_static(""));
         response.headers_mut().insert(HeaderName::from_static(header), value);

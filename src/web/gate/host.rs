@@ -40,7 +40,7 @@ pub struct CallbackQuery {
 
 struct AppHost {
     at: AskedHost,
-    /// As it is listed.
+    /// The host as it is listed.
     host: String,
     app: String,
 }

@@ -117,7 +117,7 @@ async fn refusal(request: &ServiceRequest) -> Option<Problem> {
     match services.sessions.recognise(&token).await {
         Ok(Some(_)) => None,
         Ok(None) => Some(Problem::Denied),
-        // Nobody is let in because the database is out.
+        // No client is let in because the database is out.
         Err(error) => Some(error.into()),
     }
 }

@@ -35,7 +35,7 @@ impl BrandFile {
         }
     }
 
-    /// None if the brand has no such file.
+    /// The address of a file; None if the brand has no such file.
     pub fn url(self, brand: &Brand) -> Option<String> {
         let (begin, end, _) = self.form();
         Some(format!("/static/{begin}{}{end}", short_hash(&self.body(brand)?)))

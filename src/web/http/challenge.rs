@@ -111,7 +111,7 @@ impl ChallengeContext<'_> {
         issued
     }
 
-    /// The same for the body of an answer: a fresh challenge; while its image would not be drawn, when it would.
+    /// Makes the body of an answer: a fresh challenge; while its image would not be drawn, when it would.
     pub async fn challenge(self, services: &Services, live: &LiveSettings) -> CaptchaBody {
         match self.issue(services, live).await {
             Ok(challenge) => CaptchaBody::Challenge(challenge.into()),
@@ -121,7 +121,7 @@ impl ChallengeContext<'_> {
         }
     }
 
-    /// By what the form's own limits count: who asks for messages without end fails no password.
+    /// What is used of what the form's own limits count: who asks for messages without end fails no password.
     async fn limit_usage(
         self,
         services: &Services,

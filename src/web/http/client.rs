@@ -1,4 +1,5 @@
-//! Who a request comes from: the address that limits count, by the limiter's own reading of trusted proxies.
+//! The client that a request comes from: the address that limits count, by the limiter's own reading of trusted
+//! proxies.
 
 use std::net::SocketAddr;
 

@@ -180,7 +180,7 @@ struct Table {
     peers: HashMap<Peer, HashMap<u64, Arc<Connection>>>,
     open: usize,
     last_id: u64,
-    /// Those that had waited longest at the last scan, longest first. All others had waited less and still
+    /// The connections that had waited longest at the last scan, longest first. All others had waited less and still
     /// have, because a wait only ever starts anew.
     longest: VecDeque<Waiting>,
 }

@@ -12,7 +12,7 @@ pub const BODY: [&str; 5] =
     ["malformed-json", "request-timeout", "payload-too-large", "unsupported-media-type", "invalid-input"];
 /// What is limited, and goes on with a solved challenge.
 pub const ATTEMPT: [&str; 5] = ["csrf", "captcha-required", "captcha-invalid", "throttled", "unavailable"];
-/// The same for what verifies the password of who is signed in.
+/// The problems of what verifies the password of who is signed in.
 pub const PASSWORD: [&str; 3] = ["invalid-credentials", "password-disabled", "busy"];
 pub const NUMBER: [&str; 2] = ["invalid-phone", "country-not-allowed"];
 pub const MEMBER: [&str; 4] =
@@ -21,7 +21,7 @@ pub const ADMIN: [&str; 5] =
     ["unauthenticated", "password-change-required", "factor-setup-required", "forbidden", "unavailable"];
 /// For what an administrator changes, beside `ADMIN`.
 pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
-/// Of a program with a token, where an administrator could call as well.
+/// The problems of a program with a token, where an administrator could call as well.
 pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
 pub const PROGRAM: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
 pub const TOKEN: [&str; 5] =

@@ -78,7 +78,7 @@ impl ErrorKind {
             other => match other.kind().status {
                 StatusCode::UNAUTHORIZED => Self::Forbidden,
                 StatusCode::CONFLICT => Self::BadRequest,
-                // Of those with one status, the first.
+                // Among those with one status it is the first.
                 status => {
                     let kind = Self::VARIANTS.iter().find(|kind| kind.status() == status);
                     kind.copied().unwrap_or(Self::BadRequest)
@@ -143,7 +143,7 @@ pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
     if let Ok(edge) = WebContext::of(request) {
         let visit = PageRequest::of(request, edge.clone()).keep_flash();
         let page = ErrorPage::new(visit.layout("/login", None), kind);
-        // None of our cookies belong at the host of an application.
+        // No cookie of ours belongs at the host of an application.
         return match request.path().starts_with(ON_HOSTS) {
             true => visit.bare_page(kind.status(), &page),
             false => page.respond(&visit),
@@ -169,7 +169,7 @@ pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
     page
 }
 
-/// As RFC 6749, 5.2, has it.
+/// Writes an error as RFC 6749, 5.2, has it.
 fn oauth_error(problem: &Problem) -> HttpResponse {
     let Kind { name, status, .. } = problem.kind();
     let code = match status {

@@ -168,7 +168,7 @@ pub async fn admit_token(
     admit_text(token, request, services, client).await
 }
 
-/// The same, as a mail server sends it: as the password of HTTP Basic, whatever the name (RFC 7617), as a bearer
+/// Admits a token as a mail server sends it: as the password of HTTP Basic, whatever the name (RFC 7617), as a bearer
 /// token, or in `X-API-Key`.
 pub async fn admit_program(
     request: &HttpRequest,

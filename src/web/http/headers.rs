@@ -20,7 +20,7 @@ pub struct SecurityHeaders {
 /// only to us. Nothing else is allowed.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; worker-src 'self'; \
     connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-/// The same for a page whose forms end at an application. `hosts`: its origin, or every one that it leads on to.
+/// The policy of a page whose forms end at an application. `hosts`: its origin, or every one that it leads on to.
 pub fn let_forms_end_at(hosts: &str, headers: &mut HeaderMap) {
     let policy = PAGE_POLICY.replace("form-action 'self'", &format!("form-action 'self' {hosts}"));
     if let Ok(policy) = HeaderValue::from_str(&policy) {

@@ -26,7 +26,7 @@ pub struct AppTarget {
 }
 
 impl Next {
-    /// None for a path that might leave this origin, however a browser or a proxy reads it. Also None for
+    /// Parses a path; None for one that might leave this origin, however a browser or a proxy reads it. Also None for
     /// pages that would only lead back here.
     pub fn parse(text: &str) -> Option<Self> {
         let path = text.split(['?', '#']).next().unwrap_or_default();

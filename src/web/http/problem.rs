@@ -83,7 +83,7 @@ pub enum Problem {
     UnknownLimit,
     /// Another outcome of the attempt was told before.
     ToldOtherwise,
-    /// Nobody told the outcome of the attempt in time.
+    /// The outcome of the attempt was not told in time.
     Lapsed,
     /// The limit counts nothing of that kind.
     UnknownSubject,
@@ -159,7 +159,7 @@ impl Problem {
         Self::InvalidInput { errors: errors.into_iter().map(error).collect() }
     }
 
-    /// By the variant's name, but for those that are another form of a kind.
+    /// The kind, by the variant's name, but for those that are another form of a kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::NotSent => k::NOT_SENT,

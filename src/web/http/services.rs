@@ -33,7 +33,7 @@ pub struct Services {
     pub attacks: AttackWatch,
     pub sign_in: SignInService,
     pub attempts: GuardedAttempts,
-    /// The same as a policy server of mail servers.
+    /// Attempts, as a policy server of mail servers.
     pub policy: AuthPolicy,
     pub registration: Registration,
     pub by_code: ByCode,

@@ -2,7 +2,7 @@
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// By the keys of their words.
+/// The themes, by the keys of their words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
 #[strum(prefix = "theme.", serialize_all = "kebab-case", const_into_str)]
 pub enum Theme {

@@ -8,7 +8,7 @@ use crate::oidc::{CLASSES, SCOPES};
 use crate::web::http::{Locale, ServicesData};
 
 pub async fn show(services: ServicesData) -> HttpResponse {
-    // Who reads this needs a key soon.
+    // A client that reads this needs a key soon.
     services.token_keys.want();
     let issuer = services.public_url.as_str();
     let at = |path: &str| format!("{issuer}{path}");

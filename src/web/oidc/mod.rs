@@ -132,7 +132,8 @@ fn authenticated<'a>(
     if proved { Ok((app, client)) } else { Err(wrong()) }
 }
 
-/// As they were sent, and decoded: both are encoded before (RFC 6749, 2.3.1), which not every client does.
+/// The credentials as they were sent, and decoded: both are encoded before (RFC 6749, 2.3.1), which not every client
+/// does.
 struct BasicCredentials {
     ids: [String; 2],
     secrets: [Zeroizing<String>; 2],

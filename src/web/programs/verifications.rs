@@ -19,7 +19,7 @@ use crate::web::programs::{Program, parse_client, redeem};
 
 /// What a program says that names no purpose.
 const USUAL_PURPOSE: &str = "default";
-/// As long as tags get (RFC 5646, 4.4.1).
+/// How long tags get (RFC 5646, 4.4.1).
 const LONGEST_TAG: usize = 35;
 
 #[derive(Deserialize, ToSchema)]
@@ -219,7 +219,7 @@ pub async fn check(program: Program, id: Path<String>, body: UnreadBody<CheckBod
 }
 
 impl Problem {
-    /// Of what no challenge helps with, or is shown to nobody.
+    /// The problem of what no challenge helps with, or is shown to nobody.
     pub(super) fn not_compared(denied: &Denied) -> Self {
         match denied {
             Denied::Challenged { limit, retry_after, .. } | Denied::Throttled { limit, retry_after, .. } => {

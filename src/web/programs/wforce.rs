@@ -31,7 +31,7 @@ pub struct PolicyFields {
     /// The client's address. Empty where the mail server asks for itself.
     remote: Option<SecretField>,
     pwhash: Option<SecretField>,
-    /// None with other services that ask Dovecot, such as Postfix.
+    /// The session; None with other services that ask Dovecot, such as Postfix.
     session_id: Option<SecretField>,
     success: Option<bool>,
     policy_reject: Option<bool>,
@@ -106,7 +106,7 @@ async fn answer(
     }
 }
 
-/// None: nothing was said.
+/// What a report says; None if it says nothing.
 fn outcome(fields: &PolicyFields) -> Option<AttemptOutcome> {
     match (fields.policy_reject, fields.success?) {
         (Some(true), _) => Some(AttemptOutcome::Abandoned),
@@ -115,7 +115,7 @@ fn outcome(fields: &PolicyFields) -> Option<AttemptOutcome> {
     }
 }
 
-/// None: the name is none.
+/// Reads an attempt; None if the name is none.
 fn parse(
     fields: &PolicyFields,
     realm: &Realm,

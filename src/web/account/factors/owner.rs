@@ -46,7 +46,7 @@ impl<'a> FactorOwner<'a> {
         Ok(self.factors().propose_totp(self.who.account.id, self.who.session.id).await?)
     }
 
-    /// None if the code is not that of the app that was proposed.
+    /// Takes an app into use; None if the code is not that of the app that was proposed.
     pub async fn use_totp(&self, code: &TotpCode) -> Result<Option<Vec<RecoveryCode>>, WebError> {
         refuse_while_upgrading(self.services).await?;
         let AuthenticatedSession { account, session } = self.who;
@@ -64,7 +64,7 @@ impl<'a> FactorOwner<'a> {
         Ok(())
     }
 
-    /// None if there is nothing that they could stand in for.
+    /// Makes new codes; None if there is nothing that they could stand in for.
     pub async fn renew_codes(&self) -> Result<Option<Vec<RecoveryCode>>, WebError> {
         let (factors, account) = (self.factors(), self.who.account.id);
         if factors.of(account).await?.is_empty() {

@@ -76,7 +76,7 @@ impl ChosenAct {
 /// `POST /admin/accounts/chosen`: the same for each of the accounts, with one reason and a confirmed password.
 pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     let reason = request.reason(&pairs);
-    // As it was sent with the page; nothing else is led to.
+    // It was sent with the page; nothing else is led to.
     let here = value(&pairs, "here").strip_prefix(HERE).and_then(|query| query.strip_prefix('?'));
     let query: FormPairs = form_urlencoded::parse(here.unwrap_or_default().as_bytes()).into_owned().collect();
     let again = async |problem: AccountProblem| -> WebResult {
@@ -234,7 +234,7 @@ impl AccountsView {
         }
     }
 
-    /// Of the form as it was sent.
+    /// A field of the form as it was sent.
     fn typed(&self, name: &str) -> &str {
         value(&self.sent, name)
     }
@@ -258,7 +258,7 @@ impl AccountState {
 
 struct ListColumn {
     href: Option<String>,
-    /// As `aria-sort` says it.
+    /// The value of `aria-sort`.
     sorted: Option<&'static str>,
     text: Cow<'static, str>,
 }

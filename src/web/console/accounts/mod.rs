@@ -92,7 +92,7 @@ async fn set_profile_of(
     Ok(change)
 }
 
-/// Also one that is deleted.
+/// Finds an account, even one that is deleted.
 async fn by_id(services: &Services, id: &str) -> Result<Account, Problem> {
     let id = AccountId::parse(id).ok_or(Problem::NotFound)?;
     services.accounts.by_id(id).await?.ok_or(Problem::NotFound)
@@ -333,9 +333,9 @@ struct AccountView {
     /// There is something to clear.
     has_factors: bool,
     passkeys: i64,
-    /// As they are, or as they were typed.
+    /// The groups as they are, or as they were typed.
     groups: String,
-    /// As they are.
+    /// The groups as they are.
     names: Vec<String>,
     profile: Profile,
     typed: TypedProfile,

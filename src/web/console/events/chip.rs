@@ -14,7 +14,7 @@ use crate::web::http::{Locale, Moment};
 pub struct FilterChip {
     pub name: Cow<'static, str>,
     pub value: Cow<'static, str>,
-    /// Of a time, instead of the value.
+    /// A time, instead of the value.
     pub at: Option<Moment>,
     /// The list without it.
     pub href: String,

@@ -50,7 +50,7 @@ const CSV: ExportFormat = ExportFormat {
     foot: |_| String::new(),
 };
 
-/// As the API lists them.
+/// The format in which the API lists them.
 const JSON: ExportFormat = ExportFormat {
     ending: "json",
     media_type: "application/json",

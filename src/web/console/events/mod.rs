@@ -142,7 +142,7 @@ impl EventQuery {
         form_urlencoded::Serializer::new(String::new()).extend_pairs(self.pairs()).finish()
     }
 
-    /// The same at another time.
+    /// The address of this list at another time.
     fn within(&self, since: i64, until: i64) -> String {
         let (since, until) = (Some(Micros(since.max(0))), Some(Micros(until.max(0))));
         let filter = EventFilter { since, until, ..self.filter.clone() };
@@ -213,7 +213,7 @@ pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<Str
     Ok(visit.page(status, &page))
 }
 
-/// Those that are one line each.
+/// The attacks that are one line each.
 async fn attacks(
     services: &Services,
     asked: &EventQuery,

@@ -111,7 +111,7 @@ impl EventRow {
         match (self.action, self.name.as_deref()) {
             (Action::Admin, Some(act)) => locale.named_word("act", act),
             (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
-            // As the scope of its token and the look-up write it.
+            // It is written as the scope of its token and the look-up write it.
             (Action::Attempt, Some(realm)) => Cow::Owned(format!("guard:{realm}")),
             (Action::Reset, Some(realm)) => {
                 t!("event.reset-at", locale = locale.code(), realm = realm)

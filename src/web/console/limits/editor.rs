@@ -306,7 +306,7 @@ impl RuleRow {
     }
 }
 
-/// As a TOML string.
+/// Writes a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }

@@ -1,4 +1,5 @@
-//! Who changed the limits, when and why: every earlier set of them, and the rollback to one, as pages and as calls.
+//! The history of the limits: who changed them, when and why: every earlier set of them, and the rollback to one, as
+//! pages and as calls.
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Form, Path, Query};

@@ -53,7 +53,7 @@ struct SubjectLog {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     of_this_instance: bool,
     rules: Vec<LogRule>,
-    /// Of a name or a number: the account that has it.
+    /// The account of a name or a number: the account that has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<AccountNamed>,
 }

@@ -255,7 +255,7 @@ fn facts(
     };
     let mut facts = Vec::new();
     if let (LookupValue::Login(_), Some(phone)) = (&subject.value, &account.phone) {
-        // Whoever follows a row has not shown that they know this person.
+        // A reader who follows a row has not shown that they know this person.
         let phone = if by_hash { phone.ledger_mask() } else { phone.as_str().to_owned() };
         facts.push(t!("lookup.has-number", locale = locale.code(), it = phone).into_owned());
     }
