@@ -73,7 +73,7 @@ async fn a_filter_that_cannot_be_read_is_refused_with_its_name() {
         ("after=1", "after"),
         ("limit=0", "limit"),
         ("limit=201", "limit"),
-        ("limit=many", "query"),
+        ("limit=many", "limit"),
         ("acton=send", "query"),
     ] {
         let answer = boss.get(&format!("{EVENTS}?{query}")).await;
