@@ -116,14 +116,14 @@ pub fn register_rare() {
 mod tests {
     use super::*;
 
-    /// Also those that a server shows only once something has happened.
+    /// A server shows some of them only once something has happened.
     #[test]
     fn every_metric_that_is_documented_is_described() {
         let rows = include_str!("../docs/metrics.md").lines();
         let mut documented: Vec<_> =
             rows.filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect();
         // The middleware describes its own, in applications of others.
-        documented.retain(|name| !name.starts_with("gatehouse_rate_limit_"));
+        documented.retain(|name| *name != "gatehouse_rate_limit_refusals_total");
         let mut described: Vec<_> =
             COUNTERS.into_iter().chain(GAUGES).chain(HISTOGRAMS).map(|(name, _)| name).collect();
         documented.sort_unstable();
