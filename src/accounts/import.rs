@@ -1,6 +1,6 @@
 //! Imported accounts in the database: all of a file or none, and the slowest of their passwords.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
@@ -278,8 +278,8 @@ pub struct ImportFile {
     pub left_out: Vec<(usize, &'static str)>,
     /// The number of addresses of an export that are left out, because nobody verified them.
     pub unverified_emails: usize,
-    /// The number of names of an export that are the part of an address before its @.
-    pub shortened: usize,
+    /// The accounts of an export whose names are the part of an address before its @.
+    pub shortened: HashSet<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::Display)]
@@ -423,7 +423,9 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
             return self.file.left_out.push((line, what));
         }
         self.file.left_out.extend(account.lost.into_iter().map(|lost| (line, lost)));
-        self.file.shortened += usize::from(account.shortened);
+        if account.shortened {
+            self.file.shortened.insert(line);
+        }
         self.file.unverified_emails += usize::from(account.unverified_email);
     }
 

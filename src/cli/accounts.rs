@@ -12,8 +12,8 @@ use gatehouse::accounts::{
 };
 use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
-use gatehouse::config::LoadedConfig;
-use gatehouse::login::PasswordHasher;
+use gatehouse::config::{LiveSettings, LoadedConfig};
+use gatehouse::login::{PasswordHasher, is_reserved};
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -67,6 +67,7 @@ pub async fn import(
         Some(source) => ImportFile::read_export(input, source, phone),
     };
     let mut file = read.map_err(|reason| unreadable(path, &reason))?;
+    refuse_reserved(&loaded.live.snapshot(), &mut file);
     if file.rows.is_empty() && file.mistakes.count() == 0 {
         let none = "FILE: there is no account in it".to_owned();
         return Err(CliFailure::unusable(none + &left_out(&file)));
@@ -91,6 +92,16 @@ pub async fn import(
     }
     tell!("{}", summary(&file, dry_run));
     Ok(())
+}
+
+/// Anybody has an address that begins as they like, so such a beginning opens no application to its owner.
+fn refuse_reserved(live: &LiveSettings, file: &mut ImportFile) {
+    const REASON: &str = "is the part of an e-mail address before the @, and reserved or named in [apps]; give the account a username in the export";
+    let ImportFile { rows, mistakes, shortened, .. } = file;
+    let cut = rows.iter().filter(|row| shortened.contains(&row.line));
+    for row in cut.filter(|row| is_reserved(live, &row.login)) {
+        mistakes.add(row.line, "login", REASON.to_owned());
+    }
 }
 
 async fn import_rows(
@@ -202,8 +213,8 @@ fn summary(file: &ImportFile, dry_run: bool) -> String {
         let addresses = counted(*unverified_emails, "e-mail address", "e-mail addresses");
         let _ = write!(text, "\n{addresses} left out: not verified.");
     }
-    if *shortened > 0 {
-        let names = counted(*shortened, "name is", "names are");
+    if !shortened.is_empty() {
+        let names = counted(shortened.len(), "name is", "names are");
         let _ = write!(text, "\n{names} the part of an e-mail address before the @: tell the owners.");
     }
     text + &left_out(file)

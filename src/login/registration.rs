@@ -58,8 +58,8 @@ pub enum PasswordChangeOutcome {
 /// Names by which people or programs would take their owner for somebody else.
 const RESERVED: [&str; 3] = ["admin", "root", "everyone"];
 
-/// Whether a stranger may not register the name: it says more than who somebody is, or an application is open to it.
-fn is_reserved(live: &LiveSettings, login: &Username) -> bool {
+/// Whether a stranger may not choose the name: it says more than who somebody is, or an application is open to it.
+pub fn is_reserved(live: &LiveSettings, login: &Username) -> bool {
     RESERVED.contains(&login.as_str()) || live.apps.names(login.as_str())
 }
 

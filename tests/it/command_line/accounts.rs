@@ -188,6 +188,30 @@ async fn exports_of_other_systems_are_read_whole() {
 }
 
 #[test]
+fn the_beginning_of_an_address_is_no_name_that_opens_an_application() {
+    let home = Home::new();
+    home.write("gatehouse.toml", "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example']\nwho = ['ada']\n");
+    let hash = "$2b$10$C6UzMDM.H6dfI/f/IKcEe.4UVqRtBY9T6o8wFJ0DqQ.xA.X7eRR1C";
+    let user = |id: u32, email: &str, more: &str| {
+        format!(
+            "{{\"user_id\":\"auth0|{id}\",\"email\":\"{email}\",\"email_verified\":true,\"passwordHash\":\"{hash}\"{more}}}\n"
+        )
+    };
+    let strangers = [user(1, "ada@evil.example", ""), user(2, "Admin@evil.example", "")].concat();
+    let others = [user(3, "bob@a.example", ""), user(4, "x@a.example", ",\"username\":\"ada\"")].concat();
+    let import = |users: &str| home.run_with_input(&["accounts", "import", "--from", "auth0", "-"], users);
+    let refused = import(&format!("{strangers}{others}"));
+    assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+    for account in ["account 1", "account 2"] {
+        let said = format!("{account}: login: is the part of an e-mail address before the @, and reserved");
+        assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    }
+    // Whoever has the name as a user name there is taken for its owner here.
+    let imported = import(&others);
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+}
+
+#[test]
 fn an_export_without_its_name_or_of_another_system_gets_one_answer() {
     let home = Home::new();
     home.write("keycloak.json", include_str!("../../exports/keycloak.json"));
