@@ -67,12 +67,11 @@ pub async fn takes_writes(session: &mut PgConnection) -> Result<(), sqlx::Error>
 /// Whether two connections have a session each. They have not if something between gives a session of the server to whoever
 /// has a transaction to run: settings get lost then, and statements that one has prepared are met by the other.
 pub async fn are_kept(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    // A setting that nobody has. No statement is prepared before: that alone may fail.
-    const MARK: &str = "SET gatehouse.connection = 'one'";
-    const READ: &str = "SELECT COALESCE(current_setting('gatehouse.connection', true), '')";
-    one.execute(MARK).await?;
-    let seen: String = raw_sql(READ).fetch_one(other).await?.try_get(0)?;
-    Ok(seen.is_empty())
+    const PROCESS: &str = "SELECT pg_backend_pid()";
+    // No statement is prepared: that alone may fail.
+    let one: i32 = raw_sql(PROCESS).fetch_one(one).await?.try_get(0)?;
+    let other: i32 = raw_sql(PROCESS).fetch_one(other).await?.try_get(0)?;
+    Ok(one != other)
 }
 
 /// Connections from before it lead to a server that has ended, does not answer or takes no writes, though their name may
