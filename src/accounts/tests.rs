@@ -59,7 +59,7 @@ async fn a_final_sigma_makes_no_second_account_and_those_that_there_are_stay_apa
         let again = accounts.create(&name(text), &phc("two"), Roles::default()).await;
         assert!(matches!(again, Err(CreateError::LoginTaken)), "{text}");
     }
-    // As an older version stored them, which took each spelling for a name.
+    // An older version stored them so, which took each spelling for a name.
     let rename = async |id: AccountId, login: &str| {
         const SQL: &str = "UPDATE accounts SET login = $1 WHERE id = $2";
         execute!(&accounts.db => query(SQL).bind(login).bind(id.to_string())).unwrap();

@@ -68,7 +68,7 @@ type LogoutNotice = (String, String, String, i64);
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attempt {
+enum TellResult {
     Done,
     /// It answered something else, or nothing was posted.
     Failed,
@@ -114,12 +114,12 @@ impl Receivers {
         state.silence.since()
     }
 
-    fn ended(&mut self, client: &str, attempt: Attempt, now: Micros) {
+    fn ended(&mut self, client: &str, attempt: TellResult, now: Micros) {
         let Some(state) = self.0.get_mut(client) else { return };
         state.in_flight -= 1;
         match attempt {
-            Attempt::Silent => state.silence.unanswered(now),
-            Attempt::Done | Attempt::Failed => state.silence.answered(),
+            TellResult::Silent => state.silence.unanswered(now),
+            TellResult::Done | TellResult::Failed => state.silence.answered(),
         }
         if state.in_flight == 0 && state.silence.since().is_none() {
             self.0.remove(client);
@@ -159,7 +159,7 @@ impl LogoutNotices {
     /// is told much, keeps no other waiting.
     async fn begin(
         self: &Arc<Self>,
-        posting: &mut JoinSet<(String, Attempt)>,
+        posting: &mut JoinSet<(String, TellResult)>,
         receivers: &mut Receivers,
     ) -> Result<(), DbError> {
         let mut due = self.due().await?;
@@ -207,18 +207,18 @@ impl LogoutNotices {
         &self,
         (session, client, account, attempts): LogoutNotice,
         silent_since: Option<Micros>,
-    ) -> Attempt {
+    ) -> TellResult {
         let live = self.live.snapshot();
         let known = live.apps.client(&client).map(|(_, client)| client);
         let attempt = match known.and_then(|known| Some((known, known.backchannel_logout_uri.clone()?))) {
             // Its owner, who had removed it, has signed in there again: the session has the same id.
-            Some(_) if self.goes_on(&session, &client).await => Attempt::Done,
+            Some(_) if self.goes_on(&session, &client).await => TellResult::Done,
             Some((known, uri)) => self.tell(known, uri, (&session, &account)).await,
-            None => Attempt::Done,
+            None => TellResult::Done,
         };
         let failed = usize::try_from(attempts - 1).unwrap_or_default();
-        let again = RETRIES.get(failed).filter(|_| attempt != Attempt::Done);
-        if attempt != Attempt::Done {
+        let again = RETRIES.get(failed).filter(|_| attempt != TellResult::Done);
+        if attempt != TellResult::Done {
             tracing::warn!(
                 client,
                 attempts,
@@ -228,7 +228,7 @@ impl LogoutNotices {
         }
         // If it cannot be written down, the note is taken again later.
         let _ = self.settle((&session, &client), again.copied()).await;
-        if attempt == Attempt::Silent {
+        if attempt == TellResult::Silent {
             let _ = self.bound_waiting(&client, silent_since).await;
         }
         attempt
@@ -272,7 +272,7 @@ impl LogoutNotices {
         Ok(())
     }
 
-    async fn tell(&self, client: &OidcClient, uri: Url, (session, account): (&str, &str)) -> Attempt {
+    async fn tell(&self, client: &OidcClient, uri: Url, (session, account): (&str, &str)) -> TellResult {
         let now = self.clock.now().seconds();
         let claims = json!({
             "iss": self.issuer,
@@ -285,7 +285,7 @@ impl LogoutNotices {
             "events": { "http://schemas.openid.net/event/backchannel-logout": {} },
         });
         let Ok(token) = self.keys.sign(self.keys.algorithm_of(client), &claims, "logout+jwt") else {
-            return Attempt::Failed;
+            return TellResult::Failed;
         };
         let sender = if client.allow_private { &self.anywhere } else { &self.public };
         let form =
@@ -293,9 +293,9 @@ impl LogoutNotices {
         let posted = sender.post(uri).header("content-type", "application/x-www-form-urlencoded").body(form);
         match posted.send().await {
             // 400: it does not know the session, and never will.
-            Ok(answer) if answer.status().is_success() || answer.status() == 400 => Attempt::Done,
-            Ok(_) => Attempt::Failed,
-            Err(_) => Attempt::Silent,
+            Ok(answer) if answer.status().is_success() || answer.status() == 400 => TellResult::Done,
+            Ok(_) => TellResult::Failed,
+            Err(_) => TellResult::Silent,
         }
     }
 }
@@ -347,17 +347,17 @@ mod tests {
         told(&mut receivers, &["silent"], now, &mut posting);
         assert_eq!(posting, MOST_AT_CLIENT);
         // All of them at once are one time.
-        (0..MOST_AT_CLIENT).for_each(|_| receivers.ended("silent", Attempt::Silent, now));
+        (0..MOST_AT_CLIENT).for_each(|_| receivers.ended("silent", TellResult::Silent, now));
         for rest in [5, 10, 20, 40, 60, 60].map(Duration::from_secs) {
             let just_before = now.plus(rest - Duration::from_micros(1));
             assert!(told(&mut receivers, &["silent"], just_before, &mut 0).is_empty());
             now = now.plus(rest);
             assert_eq!(told(&mut receivers, &["silent"], now, &mut 0), [("silent".to_owned(), 1)]);
-            receivers.ended("silent", Attempt::Silent, now);
+            receivers.ended("silent", TellResult::Silent, now);
         }
         now = now.plus(LONGEST_REST);
         told(&mut receivers, &["silent"], now, &mut 0);
-        receivers.ended("silent", Attempt::Failed, now);
+        receivers.ended("silent", TellResult::Failed, now);
         assert!(receivers.0.is_empty(), "it answers");
         let (mut posting, other) = (0, "other");
         told(&mut receivers, &["silent", other], now, &mut posting);
@@ -374,7 +374,7 @@ mod tests {
             told(&mut receivers, wave, NOW, &mut 0);
         }
         silent.iter().for_each(|client| {
-            (0..receivers.0[*client].in_flight).for_each(|_| receivers.ended(client, Attempt::Silent, NOW))
+            (0..receivers.0[*client].in_flight).for_each(|_| receivers.ended(client, TellResult::Silent, NOW))
         });
         told(&mut receivers, &silent, NOW.plus(FIRST_REST), &mut posting);
         assert_eq!(posting, MOST_SHARED);

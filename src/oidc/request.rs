@@ -88,7 +88,7 @@ pub struct AuthorizationRequest {
     pub prompt: Prompt,
     /// How old the sign-in may be.
     pub max_age: Option<Duration>,
-    /// That age as a time, of a request that led to the sign-in before.
+    /// The earliest sign-in that is recent enough, of a request that led to the sign-in before.
     pub proved_since: Option<Micros>,
     /// What the client would like to have proved.
     pub class: AppFactor,

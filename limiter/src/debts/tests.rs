@@ -130,7 +130,7 @@ async fn what_was_taken_back_once_gives_way_to_what_was_not() {
     assert_eq!(owed(&limiter).last(), Some(&newest));
 }
 
-/// As in a cluster one of whose masters is dead.
+/// The store is a cluster one of whose masters is dead.
 #[tokio::test]
 async fn a_debt_that_cannot_be_paid_keeps_no_other_waiting() {
     let (limiter, limit) = limiter();

@@ -105,7 +105,7 @@ fn a_hash_of_firebase_without_the_key_of_its_project_is_the_same_hash() {
     assert!(StoredHash::parse_imported(&without).unwrap() == whole);
 }
 
-/// Of libxcrypt: lengths around the blocks of the digests, and the longest that is read.
+/// Hashes of libxcrypt: lengths around the blocks of the digests, and the longest that is read.
 #[test]
 fn sha_crypt_matches_passwords_of_every_length_that_it_reads() {
     for (length, hash) in [
@@ -157,7 +157,7 @@ fn wordpress_and_django_hash_all_of_a_password_and_wordpress_trims_it() {
     let wordpress = VECTORS.iter().find(|hash| hash.starts_with("$wp$")).unwrap();
     assert!(matches(wordpress, b" \tcorrect horse\r\n"));
     assert!(!matches(wordpress, b"correct  horse"));
-    // By Django, of "x" × 71 and "yz and more".
+    // Django made these of "x" × 71 and "yz and more".
     let django = "bcrypt_sha256$$2b$04$ITok02Nnso92TYt3aXYfhO7gKECmIelcuyBaLDxVGRfVe4OZCU52K";
     assert!(matches(django, format!("{}yz and more", "x".repeat(71)).as_bytes()));
     assert!(!matches(django, format!("{}yz and less", "x".repeat(71)).as_bytes()));

@@ -49,7 +49,7 @@ pub enum WriteResult {
         /// Until the number's rules admit the next.
         resend_after: Duration,
     },
-    /// That request is already there.
+    /// The request is already there.
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),

@@ -254,7 +254,7 @@ async fn what_waits_for_a_client_that_answers_nothing_for_hours_is_given_up(stor
     until("it was tried", async || away.closed() > 0).await;
     until("it is given up", async || {
         app.advance(Duration::from_secs(30 * 60));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await; // a task with a timer of its own posts
         waiting(&app).await == 0
     })
     .await;

@@ -52,8 +52,8 @@ async fn a_call_is_judged_when_its_body_is_there() {
     }
     assert!(calls.len() > 20, "{}", calls.len());
     let calls = tokio::spawn(join_all(calls));
-    // Nothing tells that each was judged once; what is not yet is so later, and proves nothing here.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A call that is judged once only after this proves nothing here, and fails nothing.
+    tokio::time::sleep(Duration::from_secs(1)).await; // nothing tells that calls were judged whose bodies are not there
     assert_eq!(client.call("/logout", json!({})).await.status, 204);
     go.send(true).unwrap();
     // Whose bodies here are none that fit: nothing is done with them.
