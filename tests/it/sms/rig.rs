@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
@@ -320,10 +320,12 @@ pub fn address() -> Vec<u8> {
     Entropy::Os.bytes::<8>().to_vec()
 }
 
-/// A mobile number that no other test has.
+/// A mobile number that no other test has, in a block of its own: it shares no budget with those before it.
 pub fn phone() -> Phone {
-    let number = u64::from_be_bytes(Entropy::Os.bytes()) % 100_000_000;
-    number_of(&format!("+86138{number:08}"))
+    static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(Entropy::Os.bytes())));
+    let block = NEXT.fetch_add(1, Ordering::SeqCst) % 10_000;
+    let last = u32::from_be_bytes(Entropy::Os.bytes()) % 10_000;
+    number_of(&format!("+86138{block:04}{last:04}"))
 }
 
 /// Of the same block.
