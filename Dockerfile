@@ -22,6 +22,8 @@ COPY --from=build /usr/local/bin/gatehouse /usr/local/bin/gatehouse
 USER gatehouse
 WORKDIR /app
 VOLUME /app/data
+# SQLite would make its temporary files in /var/tmp, which it cannot with docker run --read-only.
+ENV SQLITE_TMPDIR=/app/data
 # Loopback inside a container reaches nobody. With development-only parts (the built-in defaults have one,
 # the outbox) the server refuses this address and says so: name an SMS gateway.
 ENV GATEHOUSE__SERVER__BIND=0.0.0.0:8080
