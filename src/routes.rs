@@ -1,27 +1,350 @@
-//! Every URL, and the order of the middleware.
+//! Every URL: one row for each of its methods, which says who may call it. And the order of the middleware.
+
+use std::rc::Rc;
+use std::sync::LazyLock;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppService, HttpServiceFactory, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
 use actix_web::web::{Data, PayloadConfig, resource, route, scope};
-use actix_web::{
-    App, Error, FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Scope, guard,
-};
+use actix_web::{App, Error, HttpRequest, HttpResponse};
+use serde_json::Value;
 
+use crate::accounts::AdminScope::{
+    AccessWrite, AccountsWrite, AppsWrite, EventsRead, LimitsRead, LimitsWrite, SubjectsClear,
+};
+use crate::accounts::ProgramScope::{Guard, Relay, Verify};
+use crate::audit::Action;
 use crate::web::console::{
     access as console_access, accounts, apps, confirm, event_search, events, factors, find, limits, lookup,
     messages, overview, tokens,
 };
+use crate::web::http::extract::{self, BODY_LIMIT};
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
-use crate::web::http::{
-    Problem, Services, WebContext, access, assets, connections, error_page, extract, pipeline,
-};
+use crate::web::http::row::Caller::{self, *};
+use crate::web::http::row::{AccessKind, Origin, Row, RowsHere, WhileDenied};
+use crate::web::http::{Problem, Services, WebContext, access, assets, connections, error_page, pipeline};
+use crate::web::openapi::ApiDocument;
 use crate::web::{
     account, api_page, captcha, code, delivery_reports, gate, oidc, openapi, outbox, passkeys, programs,
     register, reset, second_step, session, sign_in, sign_in_by_code, status,
 };
+
+/// A page of the console, and a form of it that asks for the password where it needs one.
+const CONSOLE: Caller = Admin(AccessKind::Read, &[]);
+/// A form of the console that is only read with a password that was confirmed recently.
+const CONFIRMED: Caller = Admin(AccessKind::Change, &[]);
+const CONFIRMING: Caller = Admin(AccessKind::Try, &[]);
+const READ_LIMITS: Caller = Admin(AccessKind::Read, &[LimitsRead, LimitsWrite]);
+const TRY_LIMITS: Caller = Admin(AccessKind::Try, &[LimitsRead, LimitsWrite]);
+const SAVE_LIMITS: Caller = Admin(AccessKind::Change, &[LimitsWrite]);
+const READ_ACCESS: Caller = Admin(AccessKind::Read, &[LimitsRead, AccessWrite]);
+const SAVE_ACCESS: Caller = Admin(AccessKind::Change, &[AccessWrite]);
+const READ_APPS: Caller = Admin(AccessKind::Read, &[LimitsRead, AppsWrite]);
+const SAVE_APPS: Caller = Admin(AccessKind::Change, &[AppsWrite]);
+/// A trial names accounts.
+const TRY_APPS: Caller = Admin(AccessKind::Try, &[AppsWrite]);
+const READ_EVENTS: Caller = Admin(AccessKind::Read, &[EventsRead]);
+const READ_SUBJECTS: Caller = Admin(AccessKind::Read, &[EventsRead, SubjectsClear]);
+/// What lets somebody in again, or messages through.
+const CLEAR_SUBJECTS: Caller = Admin(AccessKind::Change, &[SubjectsClear]);
+const READ_ACCOUNTS: Caller = Admin(AccessKind::Read, &[AccountsWrite]);
+const CHANGE_ACCOUNTS: Caller = Admin(AccessKind::Change, &[AccountsWrite]);
+/// No token makes or ends tokens.
+const READ_TOKENS: Caller = Admin(AccessKind::Read, &[]);
+const CHANGE_TOKENS: Caller = Admin(AccessKind::Change, &[]);
+
+/// The row of a call of the API, from its annotation: `call!(Member, account::apps::api_list)`.
+macro_rules! call {
+    ($caller:expr, $($path:ident)::+) => { call!(@ $caller, [] $($path)::+) };
+    (@ $caller:expr, [$($module:ident)*] $next:ident :: $($rest:ident)::+) => {
+        call!(@ $caller, [$($module)* $next] $($rest)::+)
+    };
+    (@ $caller:expr, [$($module:ident)*] $handler:ident) => {
+        pastey::paste! { Row::call::<$($module::)*[<__path_ $handler>], _, _>($caller, $($module::)*$handler) }
+    };
+}
+
+/// The table. The first path that fits a request is the one that it is for.
+pub fn table() -> Vec<Row> {
+    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
+    let spared = |row: Row| row.while_denied(WhileDenied::Everybody);
+    let rows = sign_in_pages().into_iter().chain(account_pages().into_iter().map(known));
+    let rows = rows.chain(console().into_iter().map(known)).chain(calls());
+    let rows = rows.chain(admin_calls().into_iter().map(known)).chain(program_calls());
+    rows.chain(provider()).chain(at_hosts().into_iter().map(spared)).chain(others()).collect()
+}
+
+const POST: &[Method] = &[Method::POST];
+const OPTIONS: &[Method] = &[Method::OPTIONS];
+/// Without HEAD: it takes effect with any method.
+const GET_ALONE: &[Method] = &[Method::GET];
+const ANY: &[Method] = &[];
+
+fn sign_in_pages() -> Vec<Row> {
+    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
+    vec![
+        known(Row::get("/", Anyone, session::home)),
+        known(Row::get("/login", Anyone, sign_in::show)),
+        known(Row::form("/login", Anyone, sign_in::submit).attempts(Action::SignIn)),
+        Row::get("/login/code", Anyone, sign_in_by_code::show).with_codes(),
+        Row::form("/login/code", Anyone, sign_in_by_code::submit).with_codes(),
+        Row::get("/password/reset", Anyone, reset::show).with_codes(),
+        Row::form("/password/reset", Anyone, reset::submit).with_codes(),
+        known(Row::get("/login/factor", HalfSignIn, second_step::show)),
+        known(Row::form("/login/factor", HalfSignIn, second_step::submit)),
+        known(Row::form("/logout", Anyone, session::logout).on("/account")),
+        Row::get("/register", Anyone, register::show),
+        Row::form("/register", Anyone, register::submit).attempts(Action::Register),
+    ]
+}
+
+fn account_pages() -> Vec<Row> {
+    vec![
+        Row::get("/confirm", Session, account::confirm::show).for_setup(),
+        Row::form("/confirm", Session, account::confirm::submit).for_setup(),
+        Row::get("/account", Session, account::show),
+        Row::form("/account/password", Session, account::change_password).on("/account"),
+        Row::get("/account/phone", Member, account::phone::show).with_codes(),
+        Row::form("/account/phone", Member, account::phone::submit).with_codes(),
+        Row::get("/account/phone/remove", Member, account::phone::show_removal),
+        Row::form("/account/phone/remove", Member, account::phone::remove),
+        Row::get("/account/factors/code", Member, account::factor_code::show).with_codes().for_setup(),
+        Row::form("/account/factors/code", Member, account::factor_code::submit)
+            .with_codes()
+            .for_setup()
+            .on("/account/factors"),
+        Row::get("/account/factors", Member, account::factors::show).for_setup(),
+        Row::form("/account/factors", Member, account::factors::submit).for_setup(),
+        Row::form("/account/factors/policy", Member, account::factor_policy::submit)
+            .for_setup()
+            .on("/account/factors"),
+        Row::get("/account/export", Member, account::data::show_export),
+        Row::form("/account/export", Member, account::data::export),
+        Row::get("/account/delete", Member, account::data::show_deletion),
+        Row::form("/account/delete", Member, account::data::delete),
+        Row::form("/account/apps/revoke", Member, account::apps::revoke).on("/account"),
+        Row::form("/account/sessions/revoke", Member, account::revoke).on("/account"),
+        Row::form("/account/sessions/revoke-others", Member, account::revoke_others).on("/account"),
+    ]
+}
+
+fn console() -> Vec<Row> {
+    vec![
+        Row::get("/admin/confirm", CONSOLE, confirm::show),
+        Row::form("/admin/confirm", CONFIRMING, confirm::submit),
+        Row::get("/admin/tokens", CONSOLE, tokens::show),
+        Row::form("/admin/tokens", CONFIRMED, tokens::create),
+        Row::get("/admin/tokens/revoke", CONSOLE, tokens::ask),
+        Row::form("/admin/tokens/revoke", CONFIRMED, tokens::revoke).on("/admin/tokens"),
+        Row::get("/admin/accounts", CONSOLE, accounts::list::show),
+        Row::form("/admin/accounts", CONSOLE, accounts::list::find),
+        Row::form("/admin/accounts/chosen", CONSOLE, accounts::list::act_on_chosen).on("/admin/accounts"),
+        Row::get("/admin/groups", CONSOLE, accounts::groups::show),
+        Row::get("/admin/groups/{name}", CONSOLE, accounts::groups::one),
+        Row::get("/admin/accounts/{id}", CONSOLE, accounts::one),
+        Row::form("/admin/accounts/{id}/groups", CONSOLE, accounts::set_groups).on("/admin/accounts"),
+        Row::form("/admin/accounts/{id}/profile", CONSOLE, accounts::set_profile).on("/admin/accounts"),
+        Row::form("/admin/accounts/{id}/{act}", CONSOLE, accounts::act).on("/admin/accounts"),
+        Row::get("/admin/find", CONSOLE, find::show),
+        Row::form("/admin/find", CONSOLE, find::find),
+        Row::get("/admin", CONSOLE, overview::show),
+        Row::get("/admin/events", CONSOLE, events::show),
+        Row::form("/admin/events", CONSOLE, event_search::search),
+        Row::get("/admin/events.csv", CONSOLE, events::export::csv),
+        Row::get("/admin/events.json", CONSOLE, events::export::json),
+        Row::get("/admin/access", CONSOLE, console_access::show),
+        Row::form("/admin/access", CONSOLE, console_access::submit),
+        Row::form("/admin/access/end", CONSOLE, console_access::end).on("/admin/access"),
+        Row::get("/admin/apps", CONSOLE, apps::show),
+        Row::get("/admin/apps/form", CONSOLE, apps::form::show),
+        Row::form("/admin/apps/form", CONSOLE, apps::form::submit),
+        Row::get("/admin/apps/edit", CONSOLE, apps::show_editor),
+        Row::form("/admin/apps/edit", CONSOLE, apps::submit),
+        Row::get("/admin/factors", CONSOLE, factors::show),
+        Row::form("/admin/factors", CONSOLE, factors::submit),
+        Row::get("/admin/limits", CONSOLE, limits::show),
+        Row::get("/admin/limits/edit/{limit}", CONSOLE, limits::editor::show),
+        Row::form("/admin/limits/edit/{limit}", CONSOLE, limits::editor::submit).on("/admin/limits"),
+        Row::get("/admin/limits/toml", CONSOLE, limits::editor::show_toml),
+        Row::form("/admin/limits/toml", CONSOLE, limits::editor::submit_toml),
+        Row::get("/admin/limits/history", CONSOLE, limits::history::show),
+        Row::get("/admin/limits/history/{change}", CONSOLE, limits::history::ask),
+        Row::form("/admin/limits/rollback", CONSOLE, limits::history::rollback).on("/admin/limits/history"),
+        Row::get("/admin/lookup", CONSOLE, lookup::show),
+        Row::form("/admin/lookup", CONSOLE, lookup::ask),
+        Row::form("/admin/lookup/clear", CONSOLE, lookup::clear).on("/admin/lookup"),
+        Row::form("/admin/lookup/enable", CONSOLE, lookup::enable).on("/admin/lookup"),
+        Row::get("/admin/messages", CONSOLE, messages::show),
+        Row::form("/admin/brakes/lift", CONSOLE, messages::lift).on("/admin/messages"),
+    ]
+}
+
+/// Calls of the API for people.
+fn calls() -> Vec<Row> {
+    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
+    vec![
+        known(call!(Anyone, captcha::issue)),
+        known(call!(Anyone, sign_in::api).attempts(Action::SignIn)),
+        known(call!(HalfSignIn, second_step::api)),
+        known(call!(MaybeMember, session::api_logout)),
+        call!(Anyone, register::api).attempts(Action::Register),
+        known(call!(Session, session::api_show)),
+        // Codes that prove a number to the account of a session are sent to who is refused, too.
+        call!(MaybeMember, code::api)
+            .with_codes()
+            .for_setup()
+            .attempts(Action::Send)
+            .while_denied(WhileDenied::KnownSession),
+        call!(Anyone, sign_in_by_code::api).with_codes().attempts(Action::Guess),
+        call!(Anyone, reset::api).with_codes(),
+        known(call!(Member, account::phone::api_set)),
+        known(call!(Member, account::phone::api_remove)),
+        known(call!(Member, account::apps::api_list)),
+        known(call!(Member, account::apps::api_revoke)),
+        known(call!(Member, account::factors::api_confirm)).for_setup(),
+        known(call!(Member, account::factors::api_propose)).for_setup(),
+        known(call!(Member, account::factors::api_use)).for_setup(),
+        known(call!(Member, account::factors::api_remove)).for_setup(),
+        known(call!(Member, account::factor_policy::api_show)).for_setup(),
+        known(call!(Member, account::factor_policy::api_switch)).for_setup(),
+        known(call!(Member, account::factor_policy::api_distrust)).for_setup(),
+        known(call!(Member, account::factors::api_renew)),
+        known(call!(MaybeMember, account::passkeys::api_challenge)).for_setup(),
+        known(call!(Anyone, passkeys::api_login)),
+        known(call!(Member, account::passkeys::api_list)).for_setup(),
+        known(call!(Member, account::passkeys::api_add)).for_setup(),
+        known(call!(Member, account::passkeys::api_remove)).for_setup(),
+    ]
+}
+
+/// Calls of the API for administrators, and for programs with their tokens.
+fn admin_calls() -> Vec<Row> {
+    vec![
+        call!(CONFIRMING, confirm::api_submit),
+        call!(READ_TOKENS, tokens::api_list),
+        call!(CHANGE_TOKENS, tokens::api_create),
+        call!(READ_SUBJECTS, lookup::api::show),
+        call!(CLEAR_SUBJECTS, lookup::api::clear).reads(BODY_LIMIT),
+        call!(CHANGE_ACCOUNTS, lookup::api::enable_password).reads(BODY_LIMIT),
+        call!(CHANGE_TOKENS, tokens::api_revoke),
+        call!(READ_ACCOUNTS, accounts::api::list),
+        call!(READ_ACCOUNTS, accounts::api::show),
+        call!(READ_ACCOUNTS, accounts::api::groups),
+        call!(CHANGE_ACCOUNTS, accounts::api::set_groups),
+        call!(CHANGE_ACCOUNTS, accounts::api::set_profile),
+        call!(CHANGE_ACCOUNTS, accounts::api::clear_factors),
+        call!(CHANGE_ACCOUNTS, accounts::api::act),
+        call!(READ_EVENTS, messages::api_list),
+        call!(READ_EVENTS, events::api::list),
+        call!(READ_LIMITS, limits::api_show),
+        call!(SAVE_LIMITS, limits::api_save),
+        call!(READ_LIMITS, limits::history::api_history),
+        call!(TRY_LIMITS, limits::preview::api_preview),
+        call!(SAVE_LIMITS, limits::history::api_rollback),
+        call!(READ_ACCESS, console_access::api_show),
+        call!(SAVE_ACCESS, console_access::api_save),
+        call!(READ_APPS, apps::api_show),
+        call!(SAVE_APPS, apps::api_save),
+        call!(TRY_APPS, apps::api_preview),
+        call!(READ_EVENTS, messages::api_brakes),
+        call!(CLEAR_SUBJECTS, messages::api_lift).reads(BODY_LIMIT),
+    ]
+}
+
+/// Calls of the API for programs alone.
+fn program_calls() -> Vec<Row> {
+    vec![
+        call!(LimitUser, programs::limits::reserve),
+        call!(LimitUser, programs::limits::peek),
+        call!(LimitUser, programs::limits::refund),
+        call!(Program(Guard), programs::attempts::ask),
+        call!(Program(Guard), programs::attempts::forgive),
+        call!(Program(Guard), programs::attempts::settle),
+        call!(Program(Verify), programs::verifications::start).with_codes(),
+        call!(Program(Verify), programs::verifications::check).with_codes(),
+        call!(Program(Relay), programs::relay::logto).with_codes().reads(BODY_LIMIT),
+        call!(Signer, programs::relay::supabase).with_codes().reads(programs::relay::LONGEST_HOOK),
+        call!(Program(Relay), programs::relay::outcome).with_codes(),
+        Row::new(GET_ALONE, "/wforce/", MailServer, Origin::NoCookies, programs::wforce::take),
+        Row::new(POST, "/wforce/", MailServer, Origin::NoCookies, programs::wforce::take),
+    ]
+}
+
+/// The provider of OpenID Connect.
+fn provider() -> Vec<Row> {
+    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
+    let asks = Origin::Elsewhere("A client may send its request as a form, which leads where a link would.");
+    let leads = Origin::Elsewhere("Without a token of ours it leads to the page that asks.");
+    vec![
+        Row::get("/.well-known/openid-configuration", Anyone, oidc::discovery::show),
+        known(Row::get("/oauth/authorize", Anyone, oidc::authorize::show)),
+        known(Row::new(POST, "/oauth/authorize", Anyone, asks, oidc::authorize::take).reads(BODY_LIMIT)),
+        known(Row::get("/oauth/continue", Anyone, oidc::authorize::go_on)),
+        known(Row::form("/oauth/consent", Anyone, oidc::authorize::decide).on("/account")),
+        Row::get("/oauth/keys", Anyone, oidc::keys::show),
+        Row::new(POST, "/oauth/token", Client, Origin::NoCookies, oidc::token::issue).reads(BODY_LIMIT),
+        Row::new(OPTIONS, "/oauth/token", Anyone, Origin::Harmless, oidc::preflight),
+        Row::get("/oauth/userinfo", TokenHolder, oidc::userinfo::show),
+        Row::new(POST, "/oauth/userinfo", TokenHolder, Origin::NoCookies, oidc::userinfo::show),
+        Row::new(OPTIONS, "/oauth/userinfo", Anyone, Origin::Harmless, oidc::preflight),
+        Row::new(POST, "/oauth/revoke", Client, Origin::NoCookies, oidc::token::revoke).reads(BODY_LIMIT),
+        Row::new(OPTIONS, "/oauth/revoke", Anyone, Origin::Harmless, oidc::preflight),
+        Row::new(POST, "/oauth/introspect", Client, Origin::NoCookies, oidc::token::introspect)
+            .reads(BODY_LIMIT),
+        known(Row::get("/oauth/logout", Anyone, oidc::logout::show)),
+        known(Row::new(POST, "/oauth/logout", Anyone, leads, oidc::logout::submit).reads(BODY_LIMIT)),
+    ]
+}
+
+/// What proxies ask, and what browsers ask for at the host of an application.
+fn at_hosts() -> Vec<Row> {
+    let of_host = Origin::Elsewhere("It stands at the host of an application, and has to come from there.");
+    vec![
+        Row::new(ANY, "/api/authz/forward-auth", Proxy, Origin::Harmless, gate::authz::forward_auth),
+        Row::new(ANY, "/api/authz/auth-request", Proxy, Origin::Harmless, gate::authz::auth_request),
+        Row::new(ANY, "/api/authz/ext-authz/{path:.*}", Proxy, Origin::Harmless, gate::authz::ext_authz),
+        Row::get("/.gatehouse/start", Anyone, gate::host::start),
+        Row::new(GET_ALONE, "/.gatehouse/callback", Anyone, Origin::Harmless, gate::host::callback),
+        Row::get("/.gatehouse/logout", Anyone, gate::host::show_logout),
+        Row::new(POST, "/.gatehouse/logout", Anyone, of_host, gate::host::logout),
+        Row::new(ANY, "/.gatehouse/forbidden", Anyone, Origin::Harmless, gate::host::forbidden),
+        Row::get("/.gatehouse/static/{file}", Anyone, gate::host::asset),
+    ]
+}
+
+fn others() -> Vec<Row> {
+    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
+    let spared = |row: Row| row.while_denied(WhileDenied::Everybody);
+    let report = |methods| {
+        let take = delivery_reports::take;
+        let row = Row::new(methods, "/sms/reports/{gateway}", Gateway, Origin::NoCookies, take);
+        spared(row).with_codes().reads(delivery_reports::LONGEST)
+    };
+    vec![
+        Row::get("/.well-known/change-password", Anyone, account::change_here),
+        Row::get("/dev/outbox", ThisMachine, outbox::page),
+        Row::get("/dev/outbox.json", ThisMachine, outbox::json),
+        report(GET_ALONE),
+        report(POST),
+        known(Row::get("/captcha/{id}.png", Anyone, captcha::image)),
+        Row::get("/problems/{name}", Anyone, error_page::show_problem),
+        Row::get("/api", Anyone, api_page::show),
+        Row::get("/openapi.json", Anyone, openapi::serve),
+        spared(Row::get("/static/{file}", Anyone, assets::serve)),
+        spared(Row::get("/favicon.ico", Anyone, assets::icon)),
+        spared(call!(Anyone, status::healthz)),
+        spared(call!(Anyone, status::readyz)),
+        spared(call!(Monitoring, status::metrics)),
+    ]
+}
+
+/// What `/openapi.json` serves.
+pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| openapi::describe(table()));
+
+const API: &str = "/api/v1";
 
 /// The application of one worker.
 pub fn app(
@@ -37,154 +360,23 @@ pub fn app(
         InitError = (),
     >,
 > {
-    let codes = edge.sends_codes;
-    App::new()
+    let there = table().into_iter().filter(|row| edge.sends_codes || !row.needs_codes);
+    let (calls, pages): (Vec<_>, Vec<_>) =
+        PathRows::of(there).into_iter().partition(|rows| rows.path().starts_with(API));
+    let api = calls.into_iter().fold(scope(API), |api, rows| api.service(rows.below(API)));
+    let app = App::new()
         .app_data(services)
         .app_data(edge)
         .app_data(security)
         .app_data(RouteMetrics::nowhere())
+        .app_data(ApiDocument(&DOCUMENT))
         .configure(extract::configure)
-        .service(api(codes))
-        .service(resource("/api/authz/forward-auth").route(route().to(gate::authz::forward_auth)))
-        .service(resource("/api/authz/auth-request").route(route().to(gate::authz::auth_request)))
-        .service(resource("/api/authz/ext-authz/{path:.*}").route(route().to(gate::authz::ext_authz)))
-        .service(at("/.gatehouse/start").on(GET, gate::host::start))
-        .service(at("/.gatehouse/callback").on(GET_ALONE, gate::host::callback))
-        .service(at("/.gatehouse/logout").on(GET, gate::host::show_logout).on(POST, gate::host::logout))
-        .service(resource("/.gatehouse/forbidden").route(route().to(gate::host::forbidden)))
-        .service(at("/.gatehouse/static/{file}").on(GET, gate::host::asset))
-        .service(at("/").on(GET, session::home))
-        .service(at("/login").on(GET, sign_in::show).on(POST, sign_in::submit))
-        .service(
-            at("/login/code").only_if(codes).on(GET, sign_in_by_code::show).on(POST, sign_in_by_code::submit),
-        )
-        .service(at("/password/reset").only_if(codes).on(GET, reset::show).on(POST, reset::submit))
-        .service(at("/login/factor").on(GET, second_step::show).on(POST, second_step::submit))
-        .service(at("/logout").on(POST, session::logout))
-        .service(at("/register").on(GET, register::show).on(POST, register::submit))
-        .service(at("/confirm").on(GET, account::confirm::show).on(POST, account::confirm::submit))
-        .service(at("/account").on(GET, account::show))
-        .service(at("/.well-known/change-password").on(GET, account::change_here))
-        .service(at("/account/password").on(POST, account::change_password))
-        .service(
-            at("/account/phone")
-                .only_if(codes)
-                .on(GET, account::phone::show)
-                .on(POST, account::phone::submit),
-        )
-        .service(
-            at("/account/phone/remove")
-                .on(GET, account::phone::show_removal)
-                .on(POST, account::phone::remove),
-        )
-        .service(
-            at("/account/factors/code")
-                .only_if(codes)
-                .on(GET, account::factor_code::show)
-                .on(POST, account::factor_code::submit),
-        )
-        .service(at("/account/factors").on(GET, account::factors::show).on(POST, account::factors::submit))
-        .service(at("/account/factors/policy").on(POST, account::factor_policy::submit))
-        .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
-        .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))
-        .service(at("/account/apps/revoke").on(POST, account::apps::revoke))
-        .service(at("/account/sessions/revoke").on(POST, account::revoke))
-        .service(at("/account/sessions/revoke-others").on(POST, account::revoke_others))
-        .service(at("/admin/confirm").on(GET, confirm::show).on(POST, confirm::submit))
-        .service(at("/admin/tokens").on(GET, tokens::show).on(POST, tokens::create))
-        .service(at("/admin/tokens/revoke").on(GET, tokens::ask).on(POST, tokens::revoke))
-        .service(at("/admin/accounts").on(GET, accounts::list::show).on(POST, accounts::list::find))
-        .service(at("/admin/accounts/chosen").on(POST, accounts::list::act_on_chosen))
-        .service(at("/admin/groups").on(GET, accounts::groups::show))
-        .service(at("/admin/groups/{name}").on(GET, accounts::groups::one))
-        .service(at("/admin/accounts/{id}").on(GET, accounts::one))
-        .service(at("/admin/accounts/{id}/groups").on(POST, accounts::set_groups))
-        .service(at("/admin/accounts/{id}/profile").on(POST, accounts::set_profile))
-        .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::act))
-        .service(at("/admin/find").on(GET, find::show).on(POST, find::find))
-        .service(at("/admin").on(GET, overview::show))
-        .service(at("/admin/events").on(GET, events::show).on(POST, event_search::search))
-        .service(at("/admin/events.csv").on(GET, events::export::csv))
-        .service(at("/admin/events.json").on(GET, events::export::json))
-        .service(at("/admin/access").on(GET, console_access::show).on(POST, console_access::submit))
-        .service(at("/admin/access/end").on(POST, console_access::end))
-        .service(at("/admin/apps").on(GET, apps::show))
-        .service(at("/admin/apps/form").on(GET, apps::form::show).on(POST, apps::form::submit))
-        .service(at("/admin/apps/edit").on(GET, apps::show_editor).on(POST, apps::submit))
-        .service(at("/admin/factors").on(GET, factors::show).on(POST, factors::submit))
-        .service(at("/admin/limits").on(GET, limits::show))
-        .service(
-            at("/admin/limits/edit/{limit}").on(GET, limits::editor::show).on(POST, limits::editor::submit),
-        )
-        .service(
-            at("/admin/limits/toml").on(GET, limits::editor::show_toml).on(POST, limits::editor::submit_toml),
-        )
-        .service(at("/admin/limits/history").on(GET, limits::history::show))
-        .service(at("/admin/limits/history/{change}").on(GET, limits::history::ask))
-        .service(at("/admin/limits/rollback").on(POST, limits::history::rollback))
-        .service(at("/admin/lookup").on(GET, lookup::show).on(POST, lookup::ask))
-        .service(at("/admin/lookup/clear").on(POST, lookup::clear))
-        .service(at("/admin/lookup/enable").on(POST, lookup::enable))
-        .service(at("/admin/messages").on(GET, messages::show))
-        .service(at("/admin/brakes/lift").on(POST, messages::lift))
-        .service(at("/dev/outbox").on(GET, outbox::page))
-        .service(at("/dev/outbox.json").on(GET, outbox::json))
-        .service(
-            // No HEAD: a delivery report takes effect with any method.
-            at("/sms/reports/{gateway}")
-                .only_if(codes)
-                .reads(delivery_reports::LONGEST)
-                .on(GET_ALONE, delivery_reports::take)
-                .on(POST, delivery_reports::take),
-        )
-        .service(at("/wforce/").on(GET_ALONE, programs::wforce::take).on(POST, programs::wforce::take))
-        .service(at("/.well-known/openid-configuration").on(GET, oidc::discovery::show))
-        .service(
-            at("/oauth/authorize")
-                .reads(extract::BODY_LIMIT)
-                .on(GET, oidc::authorize::show)
-                .on(POST, oidc::authorize::take),
-        )
-        .service(at("/oauth/continue").on(GET, oidc::authorize::go_on))
-        .service(at("/oauth/consent").on(POST, oidc::authorize::decide))
-        .service(at("/oauth/keys").on(GET, oidc::keys::show))
-        .service(
-            at("/oauth/token")
-                .reads(extract::BODY_LIMIT)
-                .on(POST, oidc::token::issue)
-                .on(OPTIONS, oidc::preflight),
-        )
-        .service(
-            at("/oauth/userinfo")
-                .on(GET, oidc::userinfo::show)
-                .on(POST, oidc::userinfo::show)
-                .on(OPTIONS, oidc::preflight),
-        )
-        .service(
-            at("/oauth/revoke")
-                .reads(extract::BODY_LIMIT)
-                .on(POST, oidc::token::revoke)
-                .on(OPTIONS, oidc::preflight),
-        )
-        .service(at("/oauth/introspect").reads(extract::BODY_LIMIT).on(POST, oidc::token::introspect))
-        .service(
-            at("/oauth/logout")
-                .reads(extract::BODY_LIMIT)
-                .on(GET, oidc::logout::show)
-                .on(POST, oidc::logout::submit),
-        )
-        .service(at("/captcha/{id}.png").on(GET, captcha::image))
-        .service(at("/problems/{name}").on(GET, error_page::show_problem))
-        .service(at("/api").on(GET, api_page::show))
-        .service(at("/openapi.json").on(GET, openapi::serve))
-        .service(at("/static/{file}").on(GET, assets::serve))
-        .service(at("/favicon.ico").on(GET, assets::icon))
-        .service(at("/healthz").on(GET, status::healthz))
-        .service(at("/readyz").on(GET, status::readyz))
-        .service(at("/metrics").on(GET, status::metrics))
+        .service(api);
+    pages
+        .into_iter()
+        .fold(app, App::service)
         .default_service(route().to(nothing_here))
         .wrap(from_fn(extract::refuse_with_pages))
-        .wrap(from_fn(access::refuse_denied))
         .wrap(from_fn(gate::keep_apart))
         .wrap(from_fn(connections::within_time))
         .wrap(from_fn(headers::secure))
@@ -192,145 +384,41 @@ pub fn app(
         .wrap(from_fn(pipeline::one_at_a_time))
 }
 
-/// What programs call.
-fn api(codes: bool) -> Scope {
-    scope("/api/v1")
-        .service(at("/captcha").on(POST, captcha::issue))
-        .service(at("/login").on(POST, sign_in::api))
-        .service(at("/login/factor").on(POST, second_step::api))
-        .service(at("/logout").on(POST, session::api_logout))
-        .service(at("/register").on(POST, register::api))
-        .service(at("/session").on(GET, session::api_show))
-        .service(at("/sms/codes").only_if(codes).on(POST, code::api))
-        .service(at("/sms/login").only_if(codes).on(POST, sign_in_by_code::api))
-        .service(at("/password/reset").only_if(codes).on(POST, reset::api))
-        .service(
-            at("/account/phone").on(POST, account::phone::api_set).on(DELETE, account::phone::api_remove),
-        )
-        .service(at("/account/apps").on(GET, account::apps::api_list))
-        .service(at("/account/apps/{client_id}").on(DELETE, account::apps::api_revoke))
-        .service(at("/confirm").on(POST, account::factors::api_confirm))
-        .service(
-            at("/totp")
-                .on(POST, account::factors::api_propose)
-                .on(PUT, account::factors::api_use)
-                .on(DELETE, account::factors::api_remove),
-        )
-        .service(
-            at("/factors")
-                .on(GET, account::factor_policy::api_show)
-                .on(PUT, account::factor_policy::api_switch),
-        )
-        .service(at("/factors/trusted/{device}").on(DELETE, account::factor_policy::api_distrust))
-        .service(at("/recovery-codes").on(POST, account::factors::api_renew))
-        .service(at("/passkeys/challenge").on(POST, account::passkeys::api_challenge))
-        .service(at("/passkeys/login").on(POST, passkeys::api_login))
-        .service(at("/passkeys").on(GET, account::passkeys::api_list).on(POST, account::passkeys::api_add))
-        .service(at("/passkeys/{id}").on(DELETE, account::passkeys::api_remove))
-        .service(at("/limits/{name}/reserve").on(POST, programs::limits::reserve))
-        .service(at("/limits/{name}/peek").on(POST, programs::limits::peek))
-        .service(at("/limits/{name}/refund").on(POST, programs::limits::refund))
-        .service(at("/attempts").on(POST, programs::attempts::ask))
-        .service(at("/attempts/forgive").on(POST, programs::attempts::forgive))
-        .service(at("/attempts/{attempt}").on(POST, programs::attempts::settle))
-        .service(at("/verifications").only_if(codes).on(POST, programs::verifications::start))
-        .service(at("/verifications/{id}/check").only_if(codes).on(POST, programs::verifications::check))
-        .service(
-            at("/relay/logto/{name}")
-                .only_if(codes)
-                .reads(extract::BODY_LIMIT)
-                .on(POST, programs::relay::logto),
-        )
-        .service(
-            at("/relay/supabase/{name}")
-                .only_if(codes)
-                .reads(programs::relay::LONGEST_HOOK)
-                .on(POST, programs::relay::supabase),
-        )
-        .service(at("/relay/{id}/outcome").only_if(codes).on(POST, programs::relay::outcome))
-        .service(at("/admin/confirm").on(POST, confirm::api_submit))
-        .service(at("/admin/tokens").on(GET, tokens::api_list).on(POST, tokens::api_create))
-        .service(
-            at("/admin/subjects/{limit}/{subject}")
-                .reads(extract::BODY_LIMIT)
-                .on(GET, lookup::api::show)
-                .on(DELETE, lookup::api::clear),
-        )
-        .service(
-            at("/admin/disabled-passwords/{login}")
-                .reads(extract::BODY_LIMIT)
-                .on(DELETE, lookup::api::enable_password),
-        )
-        .service(at("/admin/tokens/{id}").on(DELETE, tokens::api_revoke))
-        .service(at("/admin/accounts").on(GET, accounts::api::list))
-        .service(at("/admin/accounts/{id}").on(GET, accounts::api::show))
-        .service(
-            at("/admin/accounts/{id}/groups")
-                .on(GET, accounts::api::groups)
-                .on(PUT, accounts::api::set_groups),
-        )
-        .service(at("/admin/accounts/{id}/profile").on(PUT, accounts::api::set_profile))
-        .service(at("/admin/accounts/{id}/factors").on(DELETE, accounts::api::clear_factors))
-        .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::api::act))
-        .service(at("/admin/messages").on(GET, messages::api_list))
-        .service(at("/admin/events").on(GET, events::api::list))
-        .service(at("/admin/limits").on(GET, limits::api_show).on(PUT, limits::api_save))
-        .service(at("/admin/limits/history").on(GET, limits::history::api_history))
-        .service(at("/admin/limits/preview").on(POST, limits::preview::api_preview))
-        .service(at("/admin/limits/rollback").on(POST, limits::history::api_rollback))
-        .service(at("/admin/access").on(GET, console_access::api_show).on(PUT, console_access::api_save))
-        .service(at("/admin/apps").on(GET, apps::api_show).on(PUT, apps::api_save))
-        .service(at("/admin/apps/preview").on(POST, apps::api_preview))
-        .service(at("/admin/brakes").on(GET, messages::api_brakes))
-        .service(at("/admin/brakes/{prefix}").reads(extract::BODY_LIMIT).on(DELETE, messages::api_lift))
+/// All rows of one path. Any other method is told which there are.
+struct PathRows {
+    path: String,
+    rows: Vec<Row>,
 }
 
-/// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
-const GET: &[Method] = &[Method::GET, Method::HEAD];
-const GET_ALONE: &[Method] = &[Method::GET];
-const POST: &[Method] = &[Method::POST];
-const PUT: &[Method] = &[Method::PUT];
-const OPTIONS: &[Method] = &[Method::OPTIONS];
-const DELETE: &[Method] = &[Method::DELETE];
-
-/// A path with its methods; any other is told which there are.
-struct Path {
-    resource: Resource,
-    allow: Vec<&'static str>,
-}
-
-fn at(path: &'static str) -> Path {
-    Path { resource: resource(path).app_data(RouteMetrics::default()), allow: Vec::new() }
-}
-
-impl Path {
-    fn on<F, Args>(mut self, methods: &'static [Method], handler: F) -> Self
-    where
-        F: Handler<Args>,
-        Args: FromRequest + 'static,
-        F::Output: Responder + 'static,
-    {
-        self.allow.extend(methods.iter().map(Method::as_str));
-        let asked = guard::fn_guard(move |request| methods.contains(&request.head().method));
-        Self { resource: self.resource.route(route().guard(asked).to(handler)), ..self }
+impl PathRows {
+    /// `rows` by their paths, in the order of the table.
+    fn of(rows: impl IntoIterator<Item = Row>) -> Vec<Self> {
+        let mut paths = Vec::<Self>::new();
+        for row in rows {
+            match paths.iter_mut().find(|known| known.path == row.facts.path) {
+                Some(known) => known.rows.push(row),
+                None => paths.push(Self { path: row.facts.path.clone(), rows: vec![row] }),
+            }
+        }
+        paths
     }
 
-    /// It exists only then.
-    fn only_if(self, exists: bool) -> Self {
-        Self { resource: self.resource.guard(guard::fn_guard(move |_| exists)), ..self }
+    fn path(&self) -> &str {
+        &self.path
     }
 
-    /// At most so many bytes, where a handler takes them as they come.
-    fn reads(self, bytes: usize) -> Self {
-        Self { resource: self.resource.app_data(PayloadConfig::new(bytes)), ..self }
+    /// The same within a scope of this prefix.
+    fn below(mut self, prefix: &str) -> Self {
+        self.path = self.path.strip_prefix(prefix).map(str::to_owned).unwrap_or(self.path);
+        self
     }
 }
 
-impl HttpServiceFactory for Path {
+impl HttpServiceFactory for PathRows {
     fn register(self, config: &mut AppService) {
-        let allow = self.allow.join(", ");
+        let allow: Rc<[&str]> = self.rows.iter().flat_map(|row| row.methods).map(Method::as_str).collect();
         let other = move |request: HttpRequest| {
-            let allow = allow.clone();
+            let allow = allow.join(", ");
             async move {
                 match *request.method() {
                     Method::OPTIONS => Ok(HttpResponse::NoContent().insert_header(("allow", allow)).finish()),
@@ -338,10 +426,20 @@ impl HttpServiceFactory for Path {
                 }
             }
         };
-        self.resource.default_service(route().to(other)).register(config);
+        let mut here = resource(self.path)
+            .app_data(RouteMetrics::default())
+            .app_data(RowsHere::new(&self.rows))
+            .default_service(route().to(other));
+        if let Some(bytes) = self.rows.iter().filter_map(|row| row.reads).max() {
+            here = here.app_data(PayloadConfig::new(bytes));
+        }
+        for row in self.rows {
+            here = here.route(row.route);
+        }
+        here.wrap(from_fn(access::refuse_denied)).register(config);
     }
 }
 
-async fn nothing_here() -> Result<HttpResponse, Problem> {
-    Err(Problem::NotFound)
+async fn nothing_here(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    access::refusal(&request).await.ok_or(Problem::NotFound)
 }

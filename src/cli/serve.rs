@@ -51,15 +51,30 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>)
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(CliFailure::broken)?;
     let reloading = tokio::spawn(reload_on_hangup(watcher));
-    wait_until_alone(&settings, &world).await.map_err(start_failure)?;
-    let application =
-        Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
-    let services = application.services.clone();
-    let serving = application.serve().map_err(start_failure)?;
-    // Only after the port is bound: a restart after a failure would not show the password again.
-    make_first_admin(&services, &world).await?;
-    tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
-    let ended = serving.run().await.map_err(CliFailure::broken);
+    let starting = async {
+        wait_until_alone(&settings, &world).await.map_err(start_failure)?;
+        let application = Application::build(settings.clone(), live, world.clone(), metrics)
+            .await
+            .map_err(start_failure)?;
+        let services = application.services.clone();
+        let serving = application.serve().map_err(start_failure)?;
+        // Only after the port is bound: a restart after a failure would not show the password again.
+        make_first_admin(&services, &world).await?;
+        tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
+        Ok(serving)
+    };
+    // The first process of a container is not ended by a signal that it does not handle.
+    let ended = tokio::select! {
+        biased;
+        () = told_to_stop() => {
+            tracing::info!("told to stop before it served");
+            Ok(())
+        }
+        started = starting => match started {
+            Ok(serving) => serving.run().await.map_err(CliFailure::broken),
+            Err(failure) => Err(failure),
+        },
+    };
     if let Some(export) = export {
         export.finish().await;
     }
@@ -90,6 +105,19 @@ fn start_failure(error: StartError) -> CliFailure {
         | StartError::StoreEvicts(_)
         | StartError::Client(_)
         | StartError::Bind { .. } => CliFailure::broken(error),
+    }
+}
+
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut terminated), Ok(mut interrupted)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminated.recv() => {}
+        _ = interrupted.recv() => {}
     }
 }
 

@@ -49,6 +49,14 @@ pub struct InForceConfig {
 }
 
 impl InForceConfig {
+    /// The settings for a client at this address, as `LiveHandle::snapshot_for` has them.
+    pub fn for_client(&self, client: IpAddr, now: Micros) -> Arc<LiveSettings> {
+        match &self.exempt {
+            Some(exempt) if exempt.access.is_allowed(client, now) => Arc::clone(exempt),
+            _ => Arc::clone(&self.live),
+        }
+    }
+
     fn new(
         mut live: LiveSettings,
         version: u64,
@@ -112,11 +120,7 @@ impl LiveHandle {
     /// The configuration in force for a client at this address (IPv4 never written as IPv6): with lifted limits if
     /// `[access] allow` covers it.
     pub fn snapshot_for(&self, client: IpAddr, now: Micros) -> Arc<LiveSettings> {
-        let in_force = self.0.in_force.load();
-        match &in_force.exempt {
-            Some(exempt) if exempt.access.is_allowed(client, now) => Arc::clone(exempt),
-            _ => Arc::clone(&in_force.live),
-        }
+        self.0.in_force.load().for_client(client, now)
     }
 
     /// The snapshot with its version and fingerprint, which belong together.

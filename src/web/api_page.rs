@@ -1,7 +1,7 @@
 //! `/api`: the API for people, drawn from the document that programs read: tags, calls, and the types that their fields name.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -9,8 +9,8 @@ use askama::Template;
 use serde_json::{Map, Value};
 
 use crate::web::http::problem::Kind;
-use crate::web::http::{Layout, PageRequest, problem_kind};
-use crate::web::openapi::DOCUMENT;
+use crate::web::http::{Layout, PageRequest, Problem, problem_kind};
+use crate::web::openapi::ApiDocument;
 
 #[derive(Template)]
 #[template(path = "pages/api.html")]
@@ -20,13 +20,14 @@ pub struct ApiPage {
 }
 
 impl ApiPage {
-    pub fn new(visit: &PageRequest) -> Self {
-        Self { layout: visit.layout("/api", None), api: &API }
+    pub fn new(visit: &PageRequest, document: &'static Value) -> Self {
+        Self { layout: visit.layout("/api", None), api: ApiView::of(document) }
     }
 }
 
-pub async fn show(visit: PageRequest) -> HttpResponse {
-    visit.page(StatusCode::OK, &ApiPage::new(&visit))
+pub async fn show(visit: PageRequest) -> Result<HttpResponse, Problem> {
+    let document = ApiDocument::of(visit.request())?;
+    Ok(visit.page(StatusCode::OK, &ApiPage::new(&visit, document)))
 }
 
 pub struct ApiView {
@@ -71,15 +72,29 @@ pub struct TypeView {
     pub choices: Vec<&'static str>,
 }
 
-pub static API: LazyLock<ApiView> = LazyLock::new(|| {
-    let tags: Vec<_> = items(&DOCUMENT["tags"]).map(tag).collect();
-    let types = types(&tags);
-    ApiView { about: text(&DOCUMENT["info"]["description"]), tags, types }
-});
+/// What references of the document are to.
+static DOCUMENT: OnceLock<&Value> = OnceLock::new();
+
+fn document() -> &'static Value {
+    DOCUMENT.get().copied().unwrap_or(&Value::Null)
+}
+
+impl ApiView {
+    /// The view of the document, which is made once.
+    pub fn of(document: &'static Value) -> &'static Self {
+        static API: OnceLock<ApiView> = OnceLock::new();
+        DOCUMENT.get_or_init(|| document);
+        API.get_or_init(|| {
+            let tags: Vec<_> = items(&document["tags"]).map(tag).collect();
+            let types = types(&tags);
+            Self { about: text(&document["info"]["description"]), tags, types }
+        })
+    }
+}
 
 fn tag(tag: &'static Value) -> TagView {
     let name = word(&tag["name"]);
-    let calls = entries(&DOCUMENT["paths"])
+    let calls = entries(&document()["paths"])
         .flat_map(|(path, methods)| entries(methods).map(move |(method, call)| (path, method, call)))
         .filter(|(.., call)| call["tags"][0] == *name)
         .map(|(path, method, call)| call_view(path, method, call))
@@ -143,7 +158,7 @@ fn types(tags: &[TagView]) -> Vec<TypeView> {
         if !seen.insert(name) {
             continue;
         }
-        let schema = &DOCUMENT["components"]["schemas"][name];
+        let schema = &document()["components"]["schemas"][name];
         let choices: Vec<_> = items(&schema["oneOf"]).filter_map(reference).collect();
         let fields = fields(schema);
         open.extend(fields.iter().filter_map(|field| field.named).chain(choices.iter().copied()));
@@ -341,16 +356,17 @@ pub fn reference(value: &'static Value) -> Option<&'static str> {
 
 pub fn resolved(value: &'static Value) -> &'static Value {
     let path = value.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
-    path.and_then(|path| DOCUMENT.pointer(path)).unwrap_or(value)
+    path.and_then(|path| document().pointer(path)).unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::DOCUMENT;
 
     #[test]
     fn every_call_of_the_document_is_shown_once_with_its_errors_and_an_example() {
-        let calls: Vec<_> = API.tags.iter().flat_map(|tag| &tag.calls).collect();
+        let calls: Vec<_> = ApiView::of(&DOCUMENT).tags.iter().flat_map(|tag| &tag.calls).collect();
         let described = entries(&DOCUMENT["paths"]).flat_map(|(_, methods)| entries(methods)).count();
         assert_eq!(calls.len(), described);
         let login = calls.iter().find(|call| call.path == "/api/v1/login").unwrap();
@@ -361,6 +377,8 @@ mod tests {
             login.curl
         );
         assert!(login.body.iter().any(|field| field.name == "captcha" && field.named == Some("Solution")));
-        assert!(API.types.iter().any(|kind| kind.name == "Solution" && kind.fields.len() == 3));
+        assert!(
+            ApiView::of(&DOCUMENT).types.iter().any(|kind| kind.name == "Solution" && kind.fields.len() == 3)
+        );
     }
 }

@@ -10,7 +10,6 @@ use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaForm, Challenge, ImageError, ImageRefusal};
 use crate::clock::Micros;
-use crate::web::http::describe::BODY;
 use crate::web::http::locale::span_in_words;
 use crate::web::http::{
     ApiRequest, CaptchaChallenge, Locale, Problem, Provenance, Requester, ServicesData, Wait, WebContext,
@@ -52,7 +51,7 @@ enum ChallengeFor {
     tag = "sign-in",
     request_body = ChallengeBody,
     responses((status = 201, description = "A challenge.", body = CaptchaChallenge)),
-    extensions(("x-problems" = json!([BODY, "csrf", "throttled"])))
+    extensions(("x-problems" = json!(["throttled"])))
 )]
 pub async fn issue(body: Json<ChallengeBody>, call: ApiRequest) -> Result<HttpResponse, Problem> {
     let form = match body.r#for {

@@ -1,13 +1,16 @@
 //! What all forms share: their fields, the page around them, the steps before every form's action, why a form is shown again,
 //! and that a form which is sent twice acts once.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpResponse;
+use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::LOCATION;
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -28,9 +31,10 @@ use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::with_wait;
+use crate::web::http::row::{Argument, Checks};
 use crate::web::http::{
     ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
-    Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebError, WebResult,
+    Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
 };
 
 /// What every page with a form has around its own fields.
@@ -275,10 +279,7 @@ impl GuardedFields {
 
 /// `POST /logout`, and other forms that need only the CSRF token
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct TokenForm {
-    pub csrf_token: String,
-}
+pub struct NoFields {}
 
 /// Where to go after signing in: in the query of `GET /login`, `/login/code`, `/register` and `/account`, and in their
 /// forms.
@@ -401,12 +402,79 @@ pub enum FormReach {
     AnyInstance,
 }
 
-/// Reads a form and acts on it, unless the same form succeeded within the last minute. A success is a redirect, or
-/// something created, which only the first answer shows.
+/// A form that anyone may send, and that acts once. As a handler's argument.
+pub struct SentForm(UnreadBody<FormPairs>);
+
+impl Argument for SentForm {
+    const CHECKS: &'static [Checks] = &[Checks::Form];
+}
+
+impl FromRequest for SentForm {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self(UnreadBody::of(request, payload))))
+    }
+}
+
+impl SentForm {
+    /// Reads the form and acts on it, unless the same form succeeded within the last minute. A success is a redirect, or
+    /// something created, which only the first answer shows. `act` reads it by `FormReply::read`, which refuses a form
+    /// that is not ours.
+    pub async fn once<T, A>(
+        self,
+        visit: PageRequest,
+        services: ServicesData,
+        reach: FormReach,
+        act: impl FnOnce(PageRequest, T, ServicesData) -> A + 'static,
+    ) -> WebResult
+    where
+        T: DeserializeOwned + 'static,
+        A: Future<Output = WebResult> + 'static,
+    {
+        once(visit, services, self.0.read_form().await?, reach, act).await
+    }
+}
+
+/// A form of ours whose fields are read; any other is answered with a page that says so. As a handler's argument.
+pub struct OwnForm<T>(pub T);
+
+impl<T> Argument for OwnForm<T> {
+    const CHECKS: &'static [Checks] = &[Checks::Form];
+}
+
+impl<T: DeserializeOwned> FromRequest for OwnForm<T> {
+    type Error = actix_web::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Self::Error>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, body) = (request.clone(), UnreadBody::<FormPairs>::of(request, payload));
+        Box::pin(async move {
+            let visit = PageRequest::of(&request, WebContext::of(&request)?.clone());
+            let mut pairs = body.read_form().await?;
+            if !visit.admits_form(value(&pairs, "csrf_token")) {
+                return Err(Problem::Csrf.into());
+            }
+            let form = parse(&pairs);
+            pairs.iter_mut().for_each(|(_, value)| value.zeroize());
+            Ok(Self(form?))
+        })
+    }
+}
+
+/// Reads the fields of a form.
+pub fn parse<T: DeserializeOwned>(pairs: &[(String, String)]) -> Result<T, Problem> {
+    let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let form = T::deserialize(MapDeserializer::<_, Error>::new(fields));
+    form.map_err(|_| Problem::InvalidInput { errors: Vec::new() })
+}
+
+/// Acts on a form that was read, as `SentForm::once` does.
 pub async fn once<T, A>(
     visit: PageRequest,
     services: ServicesData,
-    body: UnreadBody<FormPairs>,
+    mut pairs: FormPairs,
     reach: FormReach,
     act: impl FnOnce(PageRequest, T, ServicesData) -> A + 'static,
 ) -> WebResult
@@ -414,16 +482,14 @@ where
     T: DeserializeOwned + 'static,
     A: Future<Output = WebResult> + 'static,
 {
-    let mut pairs = body.read_form().await?;
-    let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let form = T::deserialize(MapDeserializer::<_, Error>::new(fields));
+    let form = parse(&pairs);
     let ours = visit.admits_form(value(&pairs, "csrf_token"));
     let key = ours.then(|| recognise(&visit, &services, &pairs));
     // Half of a sign-in is nothing, and a flood that hangs up gets nothing hashed; but a CAPTCHA is used up by it.
     let challenged = ["captcha_id", "captcha_altcha"].iter().any(|name| !value(&pairs, name).is_empty());
     let may_outlast = reach == FormReach::AnyInstance || challenged;
     pairs.iter_mut().for_each(|(_, value)| value.zeroize());
-    let form = form.map_err(|_| Problem::InvalidInput { errors: Vec::new() })?;
+    let form = form?;
     let permit = may_outlast.then(|| services.forms.outlast()).flatten();
     // Boxed, because it goes one of two ways from here, and each would have room for all of it.
     let answered = Box::pin(request_id::keep(answer(visit, services, form, key, reach, act)));

@@ -1,24 +1,20 @@
 //! `/openapi.json`: the API described. Each call is annotated at its handler and each body at its type; here is
-//! what they share, and what annotations cannot say or would repeat: the refusals of a call from the names of its
-//! problems, shared headers, closed objects, and examples where readers look for them. A test holds the document to the
-//! URL table, and answers to the document.
+//! what they share, and what annotations cannot say or would repeat: what the row of a call asks for, its refusals from the
+//! names of its problems, shared headers, closed objects, and examples where readers look for them. A test holds answers to
+//! the document.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
 use crate::web::http::assets::PublicBody;
 use crate::web::http::problem::Kind;
+use crate::web::http::row::{AccessKind, Caller, DescribedCall, Origin, Row, RowFacts};
 use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, problem_kind};
-use crate::web::{
-    account, captcha, code, passkeys, programs, register, reset, second_step, session, sign_in,
-    sign_in_by_code, status,
-};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -42,91 +38,87 @@ use crate::web::{
         (name = "admin", description = "For administrators."),
         (name = "operations", description = "For operators and monitoring.")
     ),
-    components(schemas(ProblemBody)),
-    paths(
-        captcha::issue,
-        sign_in::api,
-        register::api,
-        code::api,
-        sign_in_by_code::api,
-        reset::api,
-        session::api_show,
-        session::api_logout,
-        account::phone::api_set,
-        account::phone::api_remove,
-        programs::limits::reserve,
-        programs::limits::peek,
-        programs::limits::refund,
-        programs::attempts::ask,
-        second_step::api,
-        account::factors::api_confirm,
-        account::factors::api_propose,
-        account::factors::api_use,
-        account::factors::api_remove,
-        account::factors::api_renew,
-        account::passkeys::api_challenge,
-        passkeys::api_login,
-        account::passkeys::api_list,
-        account::passkeys::api_add,
-        account::passkeys::api_remove,
-        account::factor_policy::api_show,
-        account::factor_policy::api_switch,
-        account::factor_policy::api_distrust,
-        account::apps::api_list,
-        account::apps::api_revoke,
-        programs::attempts::settle,
-        programs::attempts::forgive,
-        programs::verifications::start,
-        programs::verifications::check,
-        programs::relay::logto,
-        programs::relay::supabase,
-        programs::relay::outcome,
-        confirm::api_submit,
-        access::api_show,
-        access::api_save,
-        apps::api_show,
-        apps::api_save,
-        apps::api_preview,
-        limits::api_show,
-        limits::api_save,
-        limits::history::api_history,
-        limits::history::api_rollback,
-        limits::preview::api_preview,
-        lookup::api::show,
-        lookup::api::clear,
-        lookup::api::enable_password,
-        events::api::list,
-        messages::api_list,
-        messages::api_brakes,
-        messages::api_lift,
-        accounts::api::list,
-        accounts::api::show,
-        accounts::api::act,
-        accounts::api::clear_factors,
-        accounts::api::groups,
-        accounts::api::set_groups,
-        accounts::api::set_profile,
-        tokens::api_list,
-        tokens::api_create,
-        tokens::api_revoke,
-        status::healthz,
-        status::readyz,
-        status::metrics
-    )
+    components(schemas(ProblemBody))
 )]
-struct Annotated;
+struct Lead;
 
-pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
-    let annotated = serde_json::to_value(Annotated::openapi()).expect("strings and numbers are JSON");
-    finish(annotated)
-});
-
-static BODY: LazyLock<PublicBody> =
-    LazyLock::new(|| PublicBody::new("application/json", DOCUMENT.to_string()));
-
-pub async fn serve(request: HttpRequest) -> HttpResponse {
-    BODY.respond(&request, "no-cache")
+/// Describes the calls of the table.
+pub fn describe(rows: Vec<Row>) -> Value {
+    let mut api = Lead::openapi();
+    let (mut asked, components) = (Vec::new(), api.components.get_or_insert_default());
+    for Row { facts, call, methods, .. } in rows {
+        let Some(DescribedCall { method, tags, mut operation, schemas }) = call else { continue };
+        operation.tags = Some(tags.into_iter().map(str::to_owned).collect());
+        components.schemas.extend(schemas);
+        api.paths.add_path_operation(facts.path.as_str(), vec![method], operation);
+        asked.push((facts, methods));
+    }
+    let mut document = serde_json::to_value(api).expect("strings and numbers are JSON");
+    for (facts, methods) in asked {
+        let method = methods[0].as_str().to_lowercase();
+        ask(&mut document["paths"][facts.path.as_str()][method], &facts);
+    }
+    finish(document)
 }
+
+/// What a row asks for: the credentials of its caller, and the problems of those who lack them.
+fn ask(operation: &mut Value, row: &RowFacts) {
+    const SIGNED_OUT: [&str; 3] = ["unauthenticated", "factor-setup-required", "unavailable"];
+    const PROGRAM: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
+    let session = json!({ "session": [] });
+    let (security, problems) = match row.caller {
+        Caller::MaybeMember => (json!([{}, session]), Vec::new()),
+        Caller::Session => (json!([session]), SIGNED_OUT.to_vec()),
+        Caller::Member => (json!([session]), [&SIGNED_OUT[..], &["password-change-required"]].concat()),
+        Caller::Admin(kind, scopes) => {
+            let mut problems = [&SIGNED_OUT[..], &["password-change-required", "forbidden"]].concat();
+            if kind == AccessKind::Change {
+                problems.push("confirmation-required");
+            }
+            match scopes.first() {
+                None => (json!([session]), problems),
+                Some(scope) => {
+                    problems.extend(&PROGRAM[..3]);
+                    (json!([session, { "token": [scope.into_str()] }]), problems)
+                }
+            }
+        }
+        Caller::Program(_) => (json!([{ "token": [] }]), PROGRAM.to_vec()),
+        Caller::LimitUser => (json!([{ "token": [] }]), [&PROGRAM[..], &["unknown-limit"]].concat()),
+        _ => (json!([]), Vec::new()),
+    };
+    // Left out, it would not say whether a call needs nothing or was forgotten.
+    operation["security"] = security;
+    let csrf: &[&str] = if row.origin == Origin::Call { &["csrf"] } else { &[] };
+    let body = &operation["requestBody"];
+    let body: &[&str] = if body["required"] == true { &BODY } else { &[] };
+    match operation["x-problems"].as_array_mut() {
+        Some(named) => named.extend([json!(problems), json!(csrf), json!(body)]),
+        None => operation["x-problems"] = json!([problems, csrf, body]),
+    }
+}
+
+/// The description of the table, as data of the application.
+#[derive(Clone, Copy)]
+pub struct ApiDocument(pub &'static LazyLock<Value>);
+
+impl ApiDocument {
+    pub fn of(request: &HttpRequest) -> Result<&'static Value, Problem> {
+        let Self(document) = *request.app_data::<Self>().ok_or(Problem::Internal)?;
+        Ok(document)
+    }
+}
+
+pub async fn serve(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    static BODY: OnceLock<PublicBody> = OnceLock::new();
+    let document = ApiDocument::of(&request)?;
+    let body = BODY.get_or_init(|| PublicBody::new("application/json", document.to_string()));
+    Ok(body.respond(&request, "no-cache"))
+}
+
+/// What a call with a body may answer before anything else.
+const BODY: [&str; 5] =
+    ["malformed-json", "request-timeout", "payload-too-large", "unsupported-media-type", "invalid-input"];
 
 /// A header field, by the name that answers use.
 struct SharedHeader {
@@ -224,10 +216,6 @@ fn finish(mut document: Value) -> Value {
         }
         if operation.get("requestBody").is_some() {
             show_example(&mut operation["requestBody"], &schemas);
-        }
-        // Left out, it would not say whether a call needs nothing or was forgotten.
-        if let Some(call) = operation.as_object_mut() {
-            call.entry("security").or_insert_with(|| json!([]));
         }
         let says_when =
             operation.as_object_mut().is_none_or(|call| call.remove("x-never-says-when").is_none());

@@ -10,7 +10,7 @@ use crate::accounts::{Account, FirstFactor, Proof};
 use crate::captcha::CaptchaForm;
 use crate::denied::Denied;
 use crate::login::PasskeyOutcome;
-use crate::web::http::describe::{self, ATTEMPT, BODY};
+use crate::web::http::describe::{self, ATTEMPT};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Problem,
     WebResult,
@@ -72,7 +72,7 @@ pub struct PasskeyLoginBody {
         body = UserBody,
         headers(("SignInCookies"))
     )),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-passkey", "not-found"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-passkey", "not-found"])))
 )]
 pub async fn api_login(body: Json<PasskeyLoginBody>, call: ApiRequest) -> WebResult {
     if call.services.factor_verifier.passkeys().site().is_none() {

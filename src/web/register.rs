@@ -16,14 +16,14 @@ use crate::web::code::{
     CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
 };
 use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+    FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
 };
 use crate::web::http::api::invalid_unless;
-use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
+use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::http::extract::{self};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
-    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    PageRequest, Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -92,8 +92,8 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
     unless_signed_in(visit, &services, &query, page).await
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, FormReach::AnyInstance, submit_once).await
 }
 
 async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesData) -> WebResult {
@@ -180,7 +180,7 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
         body = UserBody,
         headers(("SignInCookies"))
     )),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
 )]
 pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
     let parsed = parse_body(&call, &body)?;

@@ -1,10 +1,10 @@
 //! `/password/reset` and `POST /api/v1/password/reset`: a new password for a user who proves that the account's number
 //! is theirs.
 
+use actix_web::web::Json;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
-use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -13,12 +13,12 @@ use crate::captcha::CaptchaForm;
 use crate::login::CodeRefusal;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::code::{CodeForm, CodePage, RESET, parse_both, parse_sent_code, parse_sent_phone};
-use crate::web::form::{FormPairs, FormReach, FormReply, once};
-use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
+use crate::web::form::{FormReach, FormReply, SentForm};
+use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set_all;
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
-    Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{SECOND_STEP, begin_half, factor_required};
 
@@ -69,8 +69,8 @@ pub async fn show(visit: PageRequest) -> HttpResponse {
     CodePage::new(&visit, &RESET, None, None).respond(&visit)
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, FormReach::AnyInstance, submit_once).await
 }
 
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
@@ -104,9 +104,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     tags = ["sms", "sign-in"],
     request_body = ResetBody,
     responses((status = 204, description = "Set. Every session has ended.", headers(("SignInCookies")))),
-    extensions(("x-problems" = json!([
-        BODY, ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "account-disabled", "factor-required", "busy"
-    ])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "account-disabled", "factor-required", "busy"])))
 )]
 pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);

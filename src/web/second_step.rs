@@ -18,15 +18,15 @@ use crate::sms::{Phone, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::parse_sent_code;
 use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+    FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
 };
 use crate::web::http::action::{parse_current, read_current};
-use crate::web::http::describe::{self, ATTEMPT, BODY, CurrentPassword};
+use crate::web::http::describe::{self, ATTEMPT, CurrentPassword};
 use crate::web::http::locale::span_in_words;
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
-    PageRequest, Problem, SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+    PageRequest, Problem, SecretField, Services, ServicesData, WebError, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{SECOND_STEP, UserBody, begin};
@@ -319,7 +319,7 @@ async fn finish(
     let Some(phone) = &account.phone else { return Ok(None) };
     let set = services.accounts.set_password(account.id, new, ShownBy::Phone(phone, Some(&factor))).await?;
     let Some(version) = set else { return Ok(None) };
-    let (live, origin) = (services.live.snapshot(), sender.client.origin());
+    let (live, origin) = (sender.settings(services), sender.client.origin());
     services.by_code.was_reset(&live, account, (phone, &origin), false).await;
     let account = account.clone().with_password(new.clone(), version);
     set_all(&mut answer, sender.edge.cookies.end_session());
@@ -340,8 +340,8 @@ pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
     Ok(FactorPage::new(&visit, &visit.live(&services), &half, factors).respond(&visit))
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, FormReach::AnyInstance, submit_once).await
 }
 
 async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesData) -> WebResult {
@@ -379,7 +379,7 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
         (status = 200, description = "Signed in. The cookie is the session.", body = UserBody, headers(("SignInCookies"))),
         (status = 204, description = "After POST /api/v1/password/reset: the password is set. Every session has ended.")
     ),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-factor", "lapsed", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-factor", "lapsed", "busy"])))
 )]
 pub async fn api(body: Json<FactorBody>, call: ApiRequest) -> WebResult {
     let passkey = (body.passkey.as_ref(), ChallengePurpose::SecondStep);

@@ -1,14 +1,15 @@
 //! Sessions: who is signed in, a new session at every sign-in, and its end; and the account as every call tells it.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::LOCATION;
-use actix_web::web::Form;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use crate::accounts::{
@@ -18,12 +19,13 @@ use crate::config::{AppFactor, LiveSettings};
 use crate::db::DbError;
 use crate::gate::{TooOld, lacks_factor, too_old};
 use crate::oidc::request_at;
-use crate::web::form::{NextFields, Notice, TokenForm};
+use crate::web::form::{FormReach, NextFields, NoFields, Notice, OwnForm, SentForm};
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::{Requester, set_all};
+use crate::web::http::row::{Argument, Caller, Checks, RowFacts};
 use crate::web::http::{
-    ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, WebContext, WebError,
-    WebResult, app_data, describe,
+    ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, UnreadBody, WebContext,
+    WebError, WebResult, app_data, describe,
 };
 
 /// The signed-in user, without further checks. As a handler's argument; pages redirect everyone else to the
@@ -53,6 +55,103 @@ impl FromRequest for Member {
     }
 }
 
+/// A call that a member makes, with its body. Nothing of strangers is read, and a call that keeps its body back gains
+/// nothing: it is judged once more when the body is there.
+pub struct MemberCall<T> {
+    pub who: AuthenticatedSession,
+    pub call: ApiRequest,
+    pub body: T,
+}
+
+impl Argument for SignedIn {
+    const CHECKS: &'static [Checks] = &[Checks::Session];
+}
+
+impl Argument for Member {
+    const CHECKS: &'static [Checks] = &[Checks::Member];
+}
+
+impl<T> Argument for MemberCall<T> {
+    const CHECKS: &'static [Checks] = &[Checks::Member, Checks::Call];
+}
+
+impl<T: DeserializeOwned + 'static> FromRequest for MemberCall<T> {
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Error>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, body) = (request.clone(), UnreadBody::<T>::of(request, payload));
+        Box::pin(async move {
+            let call = ApiRequest::admit(&request)?;
+            member(&request).await?;
+            let body = body.read().await?;
+            let Member(who) = member(&request).await?;
+            Ok(Self { who, call, body })
+        })
+    }
+}
+
+/// A form of somebody who is signed in, and that acts once. As a handler's argument.
+pub struct OwnersForm(SentForm);
+
+impl Argument for OwnersForm {
+    const CHECKS: &'static [Checks] = &[Checks::Form, Checks::Owner];
+}
+
+impl FromRequest for OwnersForm {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(SentForm::from_request(request, payload).into_inner().map(Self))
+    }
+}
+
+impl OwnersForm {
+    /// As `SentForm::once`. The session is looked up last: the same form before this one may have ended it.
+    pub async fn once<T, A>(
+        self,
+        visit: PageRequest,
+        services: ServicesData,
+        act: impl FnOnce(PageRequest, AuthenticatedSession, T, ServicesData) -> A + 'static,
+    ) -> WebResult
+    where
+        T: DeserializeOwned + 'static,
+        A: Future<Output = WebResult> + 'static,
+    {
+        let act = async move |visit: PageRequest, form: T, services: ServicesData| {
+            let who = owner(&visit, &services).await?;
+            act(visit, who, form, services).await
+        };
+        self.0.once(visit, services, FormReach::AnyInstance, act).await
+    }
+}
+
+/// A form of ours that a member sends. As a handler's argument; nothing of strangers is read.
+pub struct MemberForm<T> {
+    pub who: AuthenticatedSession,
+    pub form: T,
+}
+
+impl<T> Argument for MemberForm<T> {
+    const CHECKS: &'static [Checks] = &[Checks::Member, Checks::Form];
+}
+
+impl<T: DeserializeOwned> FromRequest for MemberForm<T> {
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Error>>>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, mut payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            member(&request).await?;
+            let OwnForm(form) = OwnForm::from_request(&request, &mut payload).await?;
+            let Member(who) = member(&request).await?;
+            Ok(Self { who, form })
+        })
+    }
+}
+
 /// For a call that only sometimes needs a member.
 pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
     let who = required(request).await?;
@@ -65,28 +164,15 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
     })
 }
 
-/// What is open, with all below it, to an account that has to set a second factor up before everything else.
-const SETUP: [&str; 7] = [
-    SET_UP,
-    CONFIRM,
-    "/api/v1/confirm",
-    "/api/v1/factors",
-    "/api/v1/totp",
-    "/api/v1/passkeys",
-    // For who confirms by a code.
-    "/api/v1/sms/codes",
-];
-
-fn is_setup(path: &str) -> bool {
-    let under =
-        |open: &str| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    SETUP.into_iter().any(under)
+/// Whether its row is open to an account that has to set a second factor up before everything else.
+fn is_for_setup(request: &HttpRequest) -> bool {
+    RowFacts::of(request).is_some_and(|row| row.for_setup)
 }
 
 async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
     let (services, edge) = app_data(request)?;
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
-        if !who.opens_only_setup() || is_setup(request.path()) {
+        if !who.opens_only_setup() || is_for_setup(request) {
             return Ok(who);
         }
         return Err(match page_visit(request) {
@@ -107,16 +193,10 @@ fn page_visit(request: &HttpRequest) -> Option<PageRequest> {
 }
 
 /// Where to return to: the page itself; for a form, the page that it stands on.
-fn back<'a>(visit: &'a PageRequest, request: &HttpRequest) -> &'a str {
-    match request.path() {
-        _ if request.method().is_safe() => visit.here(),
-        "/account/phone" => "/account/phone",
-        "/account/phone/remove" => "/account/phone/remove",
-        "/account/factors/code" => "/account/factors",
-        "/account/export" => "/account/export",
-        "/account/delete" => "/account/delete",
-        path if path.starts_with("/account/factors") => "/account/factors",
-        _ => "/account",
+fn back<'a>(visit: &'a PageRequest, request: &'a HttpRequest) -> &'a str {
+    match RowFacts::of(request) {
+        Some(row) if !request.method().is_safe() => row.page(),
+        _ => visit.here(),
     }
 }
 
@@ -136,17 +216,19 @@ pub async fn signed_in(
     find(services, visit.session_token()).await
 }
 
-/// Returns the session for a form that stands on `page`; or the way to the sign-in, and from there to that page.
-pub async fn require(
-    visit: &PageRequest,
-    services: &Services,
-    page: &str,
-) -> Result<AuthenticatedSession, WebError> {
+/// The session that a row of `Caller::Session` or `Caller::Member` asks for; otherwise the way to it.
+pub async fn owner(visit: &PageRequest, services: &Services) -> Result<AuthenticatedSession, WebError> {
+    let request = visit.request();
+    let page = back(visit, request);
     let who = signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page))?;
-    if who.opens_only_setup() && !is_setup(page) {
+    if who.opens_only_setup() && !is_for_setup(request) {
         return Err(visit.set_factor_up_first().into());
     }
-    Ok(who)
+    let of_member = RowFacts::of(request).is_none_or(|row| row.caller == Caller::Member);
+    match who.account.must_change_password && of_member {
+        true => Err(visit.change_password_first(page).into()),
+        false => Ok(who),
+    }
 }
 
 /// The answer with a new session and a new token, which ends the session of this browser; where the account asks for a
@@ -168,7 +250,7 @@ pub async fn begin(
             sender.begin_session(&mut whole, &token, services.session_lasts);
             let device = sender.remember_device(&mut whole, account);
             if let Some(newest) = newest {
-                let (factors, live) = (services.factor_verifier.factors(), services.live.snapshot());
+                let (factors, live) = (services.factor_verifier.factors(), sender.settings(services));
                 factors.note_device(account.id, device, &newest).await?;
                 if trusts {
                     let agent = sender.sign_in_client().user_agent;
@@ -336,10 +418,7 @@ async fn let_in(services: &Services, who: &AuthenticatedSession, to: &AppTarget)
 }
 
 /// `POST /logout`
-pub async fn logout(visit: PageRequest, form: Form<TokenForm>, services: ServicesData) -> WebResult {
-    if !visit.admits_form(&form.csrf_token) {
-        return Err(Problem::Csrf.into());
-    }
+pub async fn logout(visit: PageRequest, _: OwnForm<NoFields>, services: ServicesData) -> WebResult {
     Ok(end(&visit, &services, visit.see_other("/login", Some(Flash::SignedOut))).await?)
 }
 
@@ -410,8 +489,6 @@ pub async fn welcome_program(
     operation_id = "showSession",
     tag = "session",
     responses((status = 200, description = "The user of this session.", body = UserBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!(["unauthenticated", "unavailable"])))
 )]
 pub async fn api_show(who: SignedIn) -> HttpResponse {
     HttpResponse::Ok().json(UserBody::from(&who.0.account))
@@ -426,8 +503,7 @@ pub async fn api_show(who: SignedIn) -> HttpResponse {
     operation_id = "signOut",
     tag = "session",
     responses((status = 204, description = "Signed out. The cookie is removed.", headers(("SessionCookie")))),
-    security(("session" = []), ()),
-    extensions(("x-problems" = json!(["csrf", "unavailable"])))
+    extensions(("x-problems" = json!(["unavailable"])))
 )]
 pub async fn api_logout(call: ApiRequest) -> Result<HttpResponse, Problem> {
     Ok(end(&call, &call.services, HttpResponse::NoContent().finish()).await?)

@@ -13,13 +13,13 @@ use crate::login::{Password, SignedInOwner};
 use crate::oidc::request_at;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+    FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
 };
 use crate::web::http::api::invalid_unless;
-use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
+use crate::web::http::describe::{ATTEMPT, CurrentPassword, UserName};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next,
-    PageRequest, SecretField, ServicesData, UnreadBody, WebResult,
+    PageRequest, SecretField, ServicesData, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
@@ -88,8 +88,8 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
     unless_signed_in(visit, &services, &query, page).await
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::ThisProcess, submit_once).await
+pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, FormReach::ThisProcess, submit_once).await
 }
 
 async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData) -> WebResult {
@@ -136,7 +136,7 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         body = UserBody,
         headers(("SignInCookies"), ("RateLimitPolicy"))
     )),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-credentials", "factor-required", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-credentials", "factor-required", "busy"])))
 )]
 pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::Login;

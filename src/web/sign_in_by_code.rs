@@ -10,11 +10,11 @@ use crate::captcha::CaptchaForm;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, parse_sent_phone};
-use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, once};
-use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
+use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
+use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, Flash, Message, PageRequest,
-    Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -47,8 +47,8 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
     unless_signed_in(visit, &services, &query, page).await
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, FormReach::AnyInstance, submit_once).await
 }
 
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
@@ -85,7 +85,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             "roles": ["user"]
         } })
     )),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled"])))
 )]
 pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);

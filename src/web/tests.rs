@@ -256,7 +256,9 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = forms.chain(html(tokens::revocations(&visit)));
     let forms = forms.chain(html(access::accesses(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
-    let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
+    let forms = forms
+        .chain(html(vec![("api", ApiPage::new(&visit, &crate::routes::DOCUMENT))]))
+        .chain(console::pages(&visit));
     forms
         .chain(ErrorKind::VARIANTS.iter().copied().map(error))
         .chain(problem_kind::KINDS.iter().copied().map(problem))

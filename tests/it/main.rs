@@ -27,6 +27,7 @@ mod otlp;
 mod outage;
 mod relay;
 pub mod reload;
+mod rows;
 mod shared_budgets;
 mod sign_in;
 mod sms;

@@ -2,32 +2,28 @@
 //! that.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Form, Path};
+use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::accounts::GrantedClient;
 use crate::config::Apps;
-use crate::web::http::describe::MEMBER;
 use crate::web::http::{ApiRequest, Flash, Moment, PageRequest, Problem, ServicesData, WebResult};
 use crate::web::oidc::authorize::told_by;
-use crate::web::session::{Member, SignedIn};
+use crate::web::session::{Member, MemberForm};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RevokeAppForm {
     client: String,
-    csrf_token: String,
 }
 
 /// `POST /account/apps/revoke`. Without a confirmation: it takes nothing from the account.
 pub async fn revoke(
     visit: PageRequest,
-    SignedIn(who): SignedIn,
-    form: Form<RevokeAppForm>,
+    MemberForm { who, form }: MemberForm<RevokeAppForm>,
     services: ServicesData,
 ) -> WebResult {
-    super::admit(&visit, &services, &who, &form.csrf_token).await?;
     services.grants.forget_client(who.account.id, &form.client).await?;
     Ok(visit.see_other("/account", Some(Flash::AppRevoked)))
 }
@@ -75,8 +71,6 @@ struct AppsBody {
     operation_id = "listAccountApps",
     tag = "session",
     responses((status = 200, description = "By their ids.", body = AppsBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER])))
 )]
 pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult {
     let apps = services.grants.clients(who.account.id).await?;
@@ -93,8 +87,7 @@ pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult 
     tag = "session",
     params(("client_id" = String, Path, example = "grafana")),
     responses((status = 204, description = "Ended.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "csrf", "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn api_revoke(Member(who): Member, client: Path<String>, call: ApiRequest) -> WebResult {
     match call.services.grants.forget_client(who.account.id, &client).await? {

@@ -10,14 +10,10 @@ use crate::accounts::{AuthenticatedSession, Factor};
 use crate::config::{AppFactor, LiveSettings};
 use crate::oidc::request_at;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
-};
-use crate::web::http::{
-    Field, Next, PageRequest, SecretField, Services, ServicesData, UnreadBody, WebResult,
-};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
+use crate::web::http::{Field, Next, PageRequest, SecretField, Services, ServicesData, WebResult};
 use crate::web::second_step::{renewed, step_up_by_form};
-use crate::web::session::{self, CONFIRM, SignedIn};
+use crate::web::session::{self, CONFIRM, OwnersForm, SignedIn};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -74,12 +70,16 @@ pub async fn show(
     }
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, submit_once).await
 }
 
-async fn submit_once(visit: PageRequest, form: StepUpForm, services: ServicesData) -> WebResult {
-    let who = session::require(&visit, &services, CONFIRM).await?;
+async fn submit_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: StepUpForm,
+    services: ServicesData,
+) -> WebResult {
     if has_to_change_first(&who) {
         return Ok(visit.change_password_first(CONFIRM));
     }

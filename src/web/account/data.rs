@@ -2,19 +2,15 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::header::{CONTENT_DISPOSITION, HeaderValue};
-use actix_web::web::Form;
 use serde_json::{Value, json};
 
-use crate::accounts::{Account, AccountAct, AccountChange};
+use crate::accounts::{Account, AccountAct, AccountChange, AuthenticatedSession};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::web::account::{show_form, verified};
 use crate::web::code::{CodeForm, DELETION, EXPORT};
-use crate::web::form::{FormPairs, FormReach, once};
-use crate::web::http::page::{self};
-use crate::web::http::{
-    Flash, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
-};
-use crate::web::session::{self, Member};
+use crate::web::http::page::set_all;
+use crate::web::http::{Flash, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult};
+use crate::web::session::{Member, OwnersForm};
 
 pub async fn show_export(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     show_form(&visit, &services, &who, &EXPORT).await
@@ -26,10 +22,14 @@ pub async fn show_deletion(visit: PageRequest, Member(who): Member, services: Se
 
 /// `POST /account/export`: the account, its second factors without their secrets, its sessions and its recent sign-ins as a JSON file. Events name it by a
 /// keyed hash only, and are left out.
-pub async fn export(
+pub async fn export(visit: PageRequest, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, export_once).await
+}
+
+async fn export_once(
     visit: PageRequest,
-    Member(who): Member,
-    form: Form<CodeForm>,
+    who: AuthenticatedSession,
+    form: CodeForm,
     services: ServicesData,
 ) -> WebResult {
     let owner = verified(&visit, &services, &who, &form, &EXPORT).await?;
@@ -41,16 +41,16 @@ pub async fn export(
     Ok(response)
 }
 
-pub async fn delete(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, delete_once).await
+pub async fn delete(visit: PageRequest, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, delete_once).await
 }
 
-/// The session is looked up last: the same form before this one has ended it.
-async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
-    let who = session::require(&visit, &services, "/account/delete").await?;
-    if who.account.must_change_password {
-        return Ok(visit.change_password_first("/account/delete"));
-    }
+async fn delete_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
     let owner = verified(&visit, &services, &who, &form, &DELETION).await?;
     match services.accounts.change(owner.account.id, AccountAct::Delete, false).await? {
         AccountChange::Done => record(&services, &visit, &owner.account, "account-delete"),
@@ -64,7 +64,7 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         | AccountChange::Gone => {}
     }
     let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));
-    page::set_all(&mut response, visit.cookies().end_session());
+    set_all(&mut response, visit.cookies().end_session());
     Ok(response)
 }
 

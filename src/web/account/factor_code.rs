@@ -3,13 +3,14 @@
 
 use actix_web::web::Query;
 
+use crate::accounts::AuthenticatedSession;
 use crate::sms::Purpose;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
-use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
-use crate::web::http::{Field, Message, Next, PageRequest, ServicesData, UnreadBody, WebResult};
+use crate::web::form::{FormReply, NextFields, Notice};
+use crate::web::http::{Field, Message, Next, PageRequest, ServicesData, WebResult};
 use crate::web::second_step::{StepUp, only_phone, renewed, step_up};
-use crate::web::session::{self, Member};
+use crate::web::session::{Member, OwnersForm};
 
 use super::factors::{FORM, PATH};
 
@@ -28,13 +29,16 @@ pub async fn show(
     Ok(page.again(Notice::None, CaptchaBlock::Absent).respond(&visit))
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, submit_once).await
 }
 
-/// The session is looked up last: the same form before this one has given it another token.
-async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
-    let who = session::require(&visit, &services, PATH).await?;
+async fn submit_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
     let live = visit.live(&services);
     let next = form.to.target(&visit, &live);
     let back = visit.see_other(&Next::after(PATH, next.as_ref()), None);

@@ -2,15 +2,14 @@
 //! which browsers are not.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Form, Json, Path};
+use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::factors::{FactorOwner, PATH};
 use crate::accounts::{DeviceId, Factor, TrustedDevice};
-use crate::web::http::describe::{BODY, MEMBER};
 use crate::web::http::{ApiRequest, Flash, Moment, PageRequest, Problem, ServicesData, WebResult};
-use crate::web::session::Member;
+use crate::web::session::{Member, MemberCall, MemberForm};
 
 /// What a form does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -27,20 +26,14 @@ pub struct PolicyForm {
     /// The one to distrust.
     #[serde(default)]
     device: String,
-    #[serde(default)]
-    csrf_token: String,
 }
 
 /// `POST /account/factors/policy`. Trust ends without a confirmation: that takes nothing from its owner.
 pub async fn submit(
     visit: PageRequest,
-    Member(who): Member,
-    form: Form<PolicyForm>,
+    MemberForm { who, form }: MemberForm<PolicyForm>,
     services: ServicesData,
 ) -> WebResult {
-    if !visit.admits_form(&form.csrf_token) {
-        return Err(Problem::Csrf.into());
-    }
     let asks = match form.act {
         PolicyAct::Ask => true,
         PolicyAct::DoNotAsk => false,
@@ -85,8 +78,6 @@ struct FactorsBody {
     operation_id = "showFactors",
     tag = "session",
     responses((status = 200, description = "What there is, and what it is asked for.", body = FactorsBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER])))
 )]
 pub async fn api_show(Member(who): Member, services: ServicesData) -> WebResult {
     let (store, live) = (services.factor_verifier.factors(), services.live.snapshot());
@@ -117,10 +108,9 @@ pub struct SwitchBody {
     tag = "session",
     request_body = SwitchBody,
     responses((status = 204, description = "It is as asked for.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required"])))
+    extensions(("x-problems" = json!(["step-up-required"])))
 )]
-pub async fn api_switch(body: Json<SwitchBody>, Member(who): Member, call: ApiRequest) -> WebResult {
+pub async fn api_switch(MemberCall { who, call, body }: MemberCall<SwitchBody>) -> WebResult {
     if !FactorOwner::confirmed(&call, &call.services, &who).await?.ask(body.ask).await? {
         return Err(Problem::wrong("ask", "Set a second factor up first.").into());
     }
@@ -135,8 +125,7 @@ pub async fn api_switch(body: Json<SwitchBody>, Member(who): Member, call: ApiRe
     tag = "session",
     params(("device" = String, Path, description = "Of GET /api/v1/factors.")),
     responses((status = 204, description = "Its next sign-in is asked for the second step. Also if it was not trusted.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "not-found", "csrf"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn api_distrust(device: Path<String>, Member(who): Member, call: ApiRequest) -> WebResult {
     let device = DeviceId::parse(&device).ok_or(Problem::NotFound)?;

@@ -5,7 +5,7 @@ mod owner;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::{Json, Query};
+use actix_web::web::Query;
 use askama::Template;
 use qrcodegen::{QrCode, QrCodeEcc};
 use serde::{Deserialize, Serialize};
@@ -18,16 +18,14 @@ use crate::accounts::{
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
-};
-use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
+use crate::web::http::describe::ATTEMPT;
 use crate::web::http::{
     ApiRequest, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest, Problem, SecretField,
-    Services, ServicesData, UnreadBody, WebError, WebResult,
+    Services, ServicesData, WebError, WebResult,
 };
 use crate::web::second_step::{ConfirmBody, only_phone, renewed, step_up_by_form};
-use crate::web::session::{self, Member};
+use crate::web::session::{Member, MemberCall, OwnersForm};
 
 pub(super) use owner::FactorOwner;
 
@@ -75,18 +73,19 @@ pub async fn show(
     Ok(FactorsPage::of(&visit, &services, &who, next).await?.respond(&visit))
 }
 
-pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, submit_once).await
 }
 
-async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesData) -> WebResult {
-    let who = session::require(&visit, &services, PATH).await?;
+async fn submit_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: FactorsForm,
+    services: ServicesData,
+) -> WebResult {
     let live = visit.live(&services);
     let next = form.to.target(&visit, &live);
     let here = Next::after(PATH, next.as_ref());
-    if who.account.must_change_password {
-        return Ok(visit.change_password_first(&here));
-    }
     let page = FactorsPage::of(&visit, &services, &who, next.clone()).await?;
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
@@ -210,7 +209,7 @@ impl FactorsPage {
         let (login, account) = (who.account.login.as_str(), who.account.id);
         let (store, passkeys) = (services.factor_verifier.factors(), services.factor_verifier.passkeys());
         let proposed = if confirmed { store.proposed_totp(account, who.session.id).await? } else { None };
-        let live = services.live.snapshot();
+        let live = visit.settings(services);
         Ok(Self {
             form: FormPage::new(visit, PATH, Some(login), next),
             login: login.to_owned(),
@@ -296,13 +295,9 @@ fn issuer(services: &Services) -> String {
         description = "Confirmed. The session has a new token, and the old one is invalid.",
         headers(("SessionCookie"))
     )),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([
-        BODY, ATTEMPT, MEMBER, "invalid-credentials", "invalid-code", "invalid-factor", "no-password", "password-disabled",
-        "step-up-required", "busy"
-    ])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-credentials", "invalid-code", "invalid-factor", "no-password", "password-disabled", "step-up-required", "busy"])))
 )]
-pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: ApiRequest) -> WebResult {
+pub async fn api_confirm(MemberCall { who, call, body }: MemberCall<ConfirmBody>) -> WebResult {
     body.confirm(&call, &who.session, &who.account).await
 }
 
@@ -340,8 +335,7 @@ pub struct CodesBody {
     operation_id = "proposeTotp",
     tag = "session",
     responses((status = 201, description = "The secret, told once.", body = ProposalBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "step-up-required", "upgrade-unfinished"])))
+    extensions(("x-problems" = json!(["step-up-required", "upgrade-unfinished"])))
 )]
 pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     let secret = FactorOwner::confirmed(&call, &call.services, &who).await?.propose_totp().await?;
@@ -359,10 +353,9 @@ pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     tag = "session",
     request_body = UseBody,
     responses((status = 200, description = "In use.", body = CodesBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required", "upgrade-unfinished", "invalid-factor"])))
+    extensions(("x-problems" = json!(["step-up-required", "upgrade-unfinished", "invalid-factor"])))
 )]
-pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest) -> WebResult {
+pub async fn api_use(MemberCall { who, call, body }: MemberCall<UseBody>) -> WebResult {
     let code = TotpCode::parse(body.code.expose());
     let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
     let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;
@@ -379,8 +372,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
     operation_id = "removeTotp",
     tag = "session",
     responses((status = 204, description = "Removed, also if there was none.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "step-up-required"])))
+    extensions(("x-problems" = json!(["step-up-required"])))
 )]
 pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     FactorOwner::confirmed(&call, &call.services, &who).await?.remove_totp().await?;
@@ -396,8 +388,7 @@ pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     operation_id = "renewRecoveryCodes",
     tag = "session",
     responses((status = 200, description = "Ten codes.", body = CodesBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "step-up-required", "not-found"])))
+    extensions(("x-problems" = json!(["step-up-required", "not-found"])))
 )]
 pub async fn api_renew(Member(who): Member, call: ApiRequest) -> WebResult {
     let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use askama::Template;
 use serde::Deserialize;
 
@@ -27,15 +27,13 @@ use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner};
 use crate::web::account::apps::ClientRow;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, FormTexts};
-use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, form_page, once,
-};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, NoFields, Notice, form_page};
 use crate::web::http::action::parse_current;
 use crate::web::http::{
     ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
-    SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+    SecretField, Services, ServicesData, WebError, WebResult,
 };
-use crate::web::session::{self, CONFIRM, SignedIn, welcome};
+use crate::web::session::{CONFIRM, MemberForm, OwnersForm, SignedIn, welcome};
 
 /// How far back the account page shows what failed, and from how many networks.
 const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -57,7 +55,6 @@ pub struct PasswordForm {
 #[serde(default)]
 pub struct RevokeForm {
     pub session_id: String,
-    pub csrf_token: String,
 }
 
 /// Lets a member pass whose password, if there is one, can be shown from here, and who has lately proved the account's
@@ -133,17 +130,16 @@ pub async fn change_here(visit: PageRequest) -> HttpResponse {
 }
 
 /// `POST /account/password`. The same limits count the current password as at sign-in.
-pub async fn change_password(
-    visit: PageRequest,
-    body: UnreadBody<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, set_password).await
+pub async fn change_password(visit: PageRequest, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, set_password).await
 }
 
-/// The session is looked up last: the same form before this one may have ended it.
-async fn set_password(visit: PageRequest, form: PasswordForm, services: ServicesData) -> WebResult {
-    let who = session::require(&visit, &services, "/account").await?;
+async fn set_password(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: PasswordForm,
+    services: ServicesData,
+) -> WebResult {
     require_open(&visit, &services, &who, "/account").await?;
     let live = visit.live(&services);
     let page = page(&visit, &services, &who, form.to.target(&visit, &live)).await?;
@@ -188,11 +184,9 @@ fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {
 
 pub async fn revoke(
     visit: PageRequest,
-    SignedIn(who): SignedIn,
-    form: Form<RevokeForm>,
+    MemberForm { who, form }: MemberForm<RevokeForm>,
     services: ServicesData,
 ) -> WebResult {
-    admit(&visit, &services, &who, &form.csrf_token).await?;
     // If the session has already ended, there is nothing to revoke.
     if let Some(id) = SessionId::parse(&form.session_id) {
         services.sessions.revoke(who.account.id, id).await?;
@@ -202,30 +196,11 @@ pub async fn revoke(
 
 pub async fn revoke_others(
     visit: PageRequest,
-    SignedIn(who): SignedIn,
-    form: Form<TokenForm>,
+    MemberForm { who, .. }: MemberForm<NoFields>,
     services: ServicesData,
 ) -> WebResult {
-    admit(&visit, &services, &who, &form.csrf_token).await?;
     services.sessions.end_others(who.account.id, who.session.id).await?;
     Ok(visit.see_other("/account", Some(Flash::OthersRevoked)))
-}
-
-/// Admits a form of this page that has no other fields to check.
-async fn admit(
-    visit: &PageRequest,
-    services: &Services,
-    who: &AuthenticatedSession,
-    csrf_token: &str,
-) -> Result<(), WebError> {
-    if !visit.admits_form(csrf_token) {
-        let page = page(visit, services, who, None).await?;
-        return Err(page.again(Notice::Expired, CaptchaBlock::Absent).respond(visit).into());
-    }
-    if who.account.must_change_password {
-        return Err(visit.see_other("/account", None).into());
-    }
-    Ok(())
 }
 
 async fn page(

@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 
 use super::factors::{FactorOwner, exposed};
 use crate::accounts::{AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel};
-use crate::web::http::describe::{self, BODY, MEMBER};
+use crate::web::http::describe::{self, MEMBER};
 use crate::web::http::page::set;
 use crate::web::http::{ApiRequest, Field, Message, Problem, ServicesData, WebResult};
 use crate::web::second_step::require_confirmed;
-use crate::web::session::{Member, member};
+use crate::web::session::{Member, MemberCall, member};
 use crate::webauthn::{ALGORITHMS, Attestation, PasskeyFault};
 
 /// What one is called that its owner did not name.
@@ -105,8 +105,7 @@ struct CreationOptions {
         body = PasskeyOptions,
         headers(("BrowserCookie"))
     )),
-    security((), ("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "csrf", "step-up-required", "not-found"])))
+    extensions(("x-problems" = json!([MEMBER, "step-up-required", "not-found"])))
 )]
 pub async fn api_challenge(
     request: HttpRequest,
@@ -194,8 +193,6 @@ struct AddedBody {
     operation_id = "listPasskeys",
     tag = "session",
     responses((status = 200, description = "At most 20.", body = PasskeyList)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER])))
 )]
 pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult {
     let passkeys = services.factor_verifier.passkeys().list(who.account.id).await?;
@@ -213,11 +210,10 @@ pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult 
     tag = "session",
     request_body = AddBody,
     responses((status = 201, description = "Added.", body = AddedBody)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "csrf", "step-up-required", "upgrade-unfinished"])))
+    extensions(("x-problems" = json!(["step-up-required", "upgrade-unfinished"])))
 )]
-pub async fn api_add(body: Json<AddBody>, Member(who): Member, call: ApiRequest) -> WebResult {
-    let AddBody { passkey, label } = body.into_inner();
+pub async fn api_add(MemberCall { who, call, body }: MemberCall<AddBody>) -> WebResult {
+    let AddBody { passkey, label } = body;
     let label = PasskeyLabel::parse(label.as_deref().unwrap_or(UNNAMED));
     let label = label.ok_or_else(|| Problem::at(Field::Label, Message::PasskeyLabelUnfit))?;
     let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;
@@ -239,8 +235,7 @@ pub async fn api_add(body: Json<AddBody>, Member(who): Member, call: ApiRequest)
     tag = "session",
     params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
     responses((status = 204, description = "Removed.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "csrf", "step-up-required", "not-found"])))
+    extensions(("x-problems" = json!(["step-up-required", "not-found"])))
 )]
 pub async fn api_remove(Member(who): Member, id: Path<String>, call: ApiRequest) -> WebResult {
     match FactorOwner::confirmed(&call, &call.services, &who).await?.remove_passkey(&id).await? {

@@ -2,27 +2,24 @@
 //! account, so that both changes need the password.
 
 use actix_web::HttpResponse;
-use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::Account;
+use crate::accounts::{Account, AuthenticatedSession};
 use crate::captcha::CaptchaForm;
 use crate::login::Password;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::account::{require_open, show_form, verified};
 use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL, parse_both, parse_sent_code, parse_sent_phone};
-use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::form::{FormReply, Notice};
 use crate::web::http::action::{parse_current, read_current};
-use crate::web::http::describe::{
-    ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
-};
+use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, MobileNumber, NUMBER, PASSWORD};
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem,
-    SecretField, ServicesData, UnreadBody, WebResult,
+    ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem, SecretField,
+    ServicesData, WebResult,
 };
 use crate::web::second_step::require_factor;
-use crate::web::session::{self, Member};
+use crate::web::session::{Member, MemberCall, OwnersForm};
 
 /// Challenges of every form that asks for the current password.
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
@@ -69,18 +66,16 @@ pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesDat
     show_form(&visit, &services, &who, &PHONE).await
 }
 
-pub async fn submit(
-    visit: PageRequest,
-    _: Member,
-    body: UnreadBody<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+pub async fn submit(visit: PageRequest, _: Member, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, submit_once).await
 }
 
-/// The session is looked up last, as everywhere: whoever keeps the form back gains nothing.
-async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
-    let Member(who) = session::member(visit.request()).await?;
+async fn submit_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
     require_open(&visit, &services, &who, PHONE.path).await?;
     let live = visit.live(&services);
     let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
@@ -109,17 +104,16 @@ pub async fn show_removal(visit: PageRequest, Member(who): Member, services: Ser
     })
 }
 
-pub async fn remove(
-    visit: PageRequest,
-    _: Member,
-    body: UnreadBody<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, remove_once).await
+pub async fn remove(visit: PageRequest, _: Member, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, remove_once).await
 }
 
-async fn remove_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
-    let Member(who) = session::member(visit.request()).await?;
+async fn remove_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
     if who.account.password_disabled_at.is_some() {
         return Ok(visit.see_other("/account", None));
     }
@@ -141,17 +135,12 @@ async fn remove_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     tag = "account",
     request_body = SetPhoneBody,
     responses((status = 204, description = "The account has the number.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([
-        BODY, ATTEMPT, MEMBER, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password",
-        "step-up-required"
-    ])))
+    extensions(("x-problems" = json!([ATTEMPT, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password", "step-up-required"])))
 )]
-pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
+pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetPhoneBody>) -> WebResult {
     if !call.edge.sends_codes {
         return Err(Problem::NotFound.into());
     }
-    let Member(who) = session::member(call.request()).await?;
     let (phone, code) = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());
@@ -173,11 +162,9 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
     tag = "account",
     request_body = RemovePhoneBody,
     responses((status = 204, description = "The account has no number.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in", "step-up-required"])))
+    extensions(("x-problems" = json!([ATTEMPT, PASSWORD, "only-way-in", "step-up-required"])))
 )]
-pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest) -> WebResult {
-    let Member(who) = session::member(call.request()).await?;
+pub async fn api_remove(MemberCall { who, call, body }: MemberCall<RemovePhoneBody>) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn.into());
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use ipnet::IpNet;
@@ -22,7 +22,7 @@ use super::document::{
     DocumentSaved, Precondition, all_mistakes, checked_reason, if_match, in_force_response, read_draft,
     record_save, save_edit, save_response,
 };
-use super::guard::{AdminRequest, Permitted, ReadAccess, SaveAccess};
+use super::guard::{AdminForm, AdminRequest, Permitted};
 use super::limit_text::exactly;
 use super::limits::history::newest_of;
 use super::{FormProblem, LONGEST_REASON};
@@ -31,7 +31,7 @@ use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
 use crate::unseen::{is_seen_whole, is_unseen};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::describe::ChangeReason;
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::{
@@ -142,7 +142,6 @@ fn canonical(subject: &str) -> String {
 }
 
 const HERE: &str = "/admin/access";
-const END: &str = "/admin/access/end";
 /// Two operators may save at the same moment: an answer is added to whatever is in force by then.
 const MOST_TRIES: u32 = 3;
 
@@ -154,22 +153,23 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 }
 
 /// `POST /admin/access`
-pub async fn submit(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let AdminRequest { visit, services, admin } = &request;
-    let value = |name| value(&pairs, name);
+pub async fn submit(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let AdminRequest { visit, services, admin } = request;
+    let value = |name| value(pairs, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
     };
-    if !request.sends_own_form(&pairs) {
-        return page(&request, answer.map(form), Some(FormProblem::Expired)).await;
+    if !posted.is_ours() {
+        return page(request, answer.map(form), Some(FormProblem::Expired)).await;
     }
     let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
     let (mut form, subject) = (form(answer), value(answer.field()));
     let reason = form.reason.clone();
     let until = visit.now().plus(form.lasts().unwrap_or_default());
     let draft = |current: &AccessSettings| answer.added_to(current, subject, until, &reason);
-    let current = services.live.snapshot().access.settings().in_force(visit.now());
+    let current = visit.settings(services).access.settings().in_force(visit.now());
     form.check(visit.locale);
     let (tuning, wanted, from) = (services.tuning.clone(), draft(&current), admin.address());
     let checked = read_draft(admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
@@ -177,11 +177,11 @@ pub async fn submit(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
         form.refused(visit.locale, errors);
     }
     if form.has_mistakes() {
-        return page(&request, Some(form), None).await;
+        return page(request, Some(form), None).await;
     }
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
     let act = Box::pin(async {
-        let problem = match save(&request, ("access.save", detail), &reason, draft).await? {
+        let problem = match save(request, ("access.save", detail), &reason, draft).await? {
             Ok(_) => return Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
             Err(SaveError::Invalid(errors)) => {
                 form.refused(visit.locale, errors);
@@ -189,35 +189,36 @@ pub async fn submit(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
             }
             Err(error) => Some(problem(error)?),
         };
-        page(&request, Some(form), problem).await
+        page(request, Some(form), problem).await
     });
-    confirm::confirmed(&request, HERE, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 /// `POST /admin/access/end`
-pub async fn end(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+pub async fn end(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
     let visit = &request.visit;
-    let value = |name| value(&pairs, name);
-    if !request.sends_own_form(&pairs) {
-        return page(&request, None, Some(FormProblem::Expired)).await;
+    let value = |name| value(pairs, name);
+    if !posted.is_ours() {
+        return page(request, None, Some(FormProblem::Expired)).await;
     }
     let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
     if request.services.live.overridden().access.contains(&answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
-        return page(&request, None, Some(FormProblem::NotSaved(WHY.to_owned()))).await;
+        return page(request, None, Some(FormProblem::NotSaved(WHY.to_owned()))).await;
     }
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
     let reason: String = reason.chars().filter(|letter| !is_unseen(*letter)).take(LONGEST_REASON).collect();
     let detail = json!({ "reason": reason, "answer": answer.shown(subject) });
     let draft = |current: &AccessSettings| answer.taken_from(current, subject);
     let act = Box::pin(async {
-        match save(&request, ("access.end", detail), &reason, draft).await? {
+        match save(request, ("access.end", detail), &reason, draft).await? {
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessEnded))),
-            Err(error) => page(&request, None, Some(problem(error)?)).await,
+            Err(error) => page(request, None, Some(problem(error)?)).await,
         }
     });
-    confirm::confirmed(&request, END, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 async fn save(
@@ -574,10 +575,8 @@ struct AccessInForce {
         body = AccessInForce,
         headers(("Version"))
     )),
-    security(("session" = []), ("token" = ["limits:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_show(_: Permitted<ReadAccess>, services: ServicesData) -> HttpResponse {
+pub async fn api_show(_: Permitted, services: ServicesData) -> HttpResponse {
     let current = services.tuning.current();
     let in_force = current.live.access.settings().in_force(services.audit.now());
     let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
@@ -623,13 +622,10 @@ pub struct AccessRequest {
     params(Precondition),
     request_body = AccessRequest,
     responses(DocumentSaved),
-    security(("session" = []), ("token" = ["access:write"])),
-    extensions(("x-problems" = json!([
-        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
-    ])))
+    extensions(("x-problems" = json!(["precondition-required", "precondition-failed", "not-saved"])))
 )]
 pub async fn api_save(
-    permitted: Permitted<SaveAccess>,
+    permitted: Permitted,
     request: HttpRequest,
     wanted: UnreadBody<AccessRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {

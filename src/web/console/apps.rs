@@ -20,7 +20,7 @@ use super::document::{
     APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, Precondition, SentDraft, TomlDraft, Trial,
     in_force_response, read_draft, submitted,
 };
-use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
+use super::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use super::limit_text::{exactly, grouped};
 use super::{FormProblem, moment};
 use crate::accounts::{Accounts, EntryCount, ListedAccounts};
@@ -33,7 +33,7 @@ use crate::gate::{
 use crate::oidc::RefusedRequests;
 use crate::tuning::DraftError;
 use crate::web::form::{FormPairs, value};
-use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::describe::ChangeReason;
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Layout, Locale, Moment, Problem, ServicesData, UnreadBody, WebResult};
 
@@ -169,10 +169,10 @@ pub async fn show_editor(request: AdminRequest) -> WebResult {
 }
 
 /// `POST /admin/apps/edit`
-pub async fn submit(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
-    let pairs = form.read_form().await?;
+pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
     let overridden = request.services.live.overridden().apps;
-    let sent = TomlDraft::read(&APPS, &pairs);
+    let sent = TomlDraft::read(&APPS, pairs);
     let show = |controls: Controls, trial| {
         let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
@@ -180,7 +180,7 @@ pub async fn submit(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_
     };
     let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
     let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
-    submitted(&request, &APPS, &pairs, controls, show, draft, attempt).await
+    submitted(&posted, &APPS, controls, show, draft, attempt).await
 }
 
 /// Hosts and names that are shown of an application; it may have 200 of each.
@@ -411,10 +411,8 @@ struct AppsInForce {
         body = AppsInForce,
         headers(("Version"))
     )),
-    security(("session" = []), ("token" = ["limits:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_show(_: Permitted<ReadApps>, services: ServicesData) -> HttpResponse {
+pub async fn api_show(_: Permitted, services: ServicesData) -> HttpResponse {
     let current = services.tuning.current();
     let body = AppsInForce {
         version: current.version.clone(),
@@ -450,13 +448,10 @@ pub struct AppsRequest {
     params(Precondition),
     request_body = AppsRequest,
     responses(DocumentSaved),
-    security(("session" = []), ("token" = ["apps:write"])),
-    extensions(("x-problems" = json!([
-        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
-    ])))
+    extensions(("x-problems" = json!(["precondition-required", "precondition-failed", "not-saved"])))
 )]
 pub async fn api_save(
-    permitted: Permitted<SaveApps>,
+    permitted: Permitted,
     request: HttpRequest,
     wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
@@ -485,11 +480,9 @@ pub struct AppsPreviewRequest {
     tag = "admin",
     request_body = AppsPreviewRequest,
     responses((status = 200, description = "Hosts, paths and clients for which something changes.", body = AppsPreview)),
-    security(("session" = []), ("token" = ["apps:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
 pub async fn api_preview(
-    permitted: Permitted<TryApps>,
+    permitted: Permitted,
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let (admin, AppsPreviewRequest { apps, toml }) = permitted.read(wanted).await?;

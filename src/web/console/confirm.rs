@@ -4,22 +4,21 @@
 use std::future::Future;
 use std::time::Duration;
 
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Deserialize;
-use serde::de::value::{Error, MapDeserializer};
 use serde_json::json;
 
 use crate::accounts::{Factor, SessionToken};
 use crate::captcha::CaptchaForm;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::console::guard::{AccessKind, Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
-use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
-use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, PASSWORD};
+use crate::web::console::guard::{Admin, AdminForm, AdminRequest, CONFIRM, Permitted};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page, parse};
+use crate::web::http::describe::{ATTEMPT, PASSWORD};
 use crate::web::http::error_page::problem_page;
 use crate::web::http::{
-    ApiRequest, Field, Next, PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebError, WebResult,
+    ApiRequest, Field, Next, PageRequest, Problem, SecretField, UnreadBody, WebError, WebResult,
 };
 use crate::web::second_step::{ConfirmBody, renew, step_up_by_form};
 
@@ -41,11 +40,10 @@ const CONSOLE: &str = "/admin";
         description = "Confirmed. The session has a new token, and the old one is invalid.",
         headers(("SessionCookie"))
     )),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, ADMIN, PASSWORD, "invalid-factor", "step-up-required"])))
+    extensions(("x-problems" = json!([ATTEMPT, PASSWORD, "invalid-factor", "step-up-required"])))
 )]
 pub async fn api_submit(
-    permitted: Permitted<ConfirmPassword>,
+    permitted: Permitted,
     request: HttpRequest,
     body: UnreadBody<ConfirmBody>,
 ) -> WebResult {
@@ -80,14 +78,13 @@ pub async fn show(request: AdminRequest, query: Query<NextFields>) -> WebResult 
 }
 
 /// `POST /admin/confirm`. The same limits count the password as at sign-in.
-pub async fn submit(visit: PageRequest, form: Form<ConfirmForm>, services: ServicesData) -> WebResult {
-    let ours = visit.admits_form(&form.guarded.csrf_token);
-    let request = AdminRequest::guard(visit, &services, AccessKind::Try, ours, CONFIRM).await?;
+pub async fn submit(posted: AdminForm) -> WebResult {
+    let (request, form) = (&posted.request, parse::<ConfirmForm>(&posted.pairs)?);
     let next = parse_next(&form.next);
     let page = || ConfirmPage::of(&request.visit, &request.admin, next.clone());
-    let token = confirm(&request, &form, &page).await?;
+    let token = confirm(request, &form, &page).await?;
     let answer = request.visit.see_other(place(next.as_ref()), None);
-    Ok(with_session(&request.visit, &token, services.session_lasts, Ok(answer)))
+    Ok(with_session(&request.visit, &token, request.services.session_lasts, Ok(answer)))
 }
 
 /// The session's new token, after the password was verified; otherwise `page` again.
@@ -117,27 +114,28 @@ fn place(next: Option<&Next>) -> &str {
     next.map_or(CONSOLE, Next::as_str)
 }
 
-/// Does what a form asks for if the password was confirmed recently or comes with this form. Otherwise answers with the
-/// page that asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
-pub async fn confirmed(
-    request: &AdminRequest,
-    action: &str,
-    pairs: &[(String, String)],
+/// Does what a form of ours asks for if the password was confirmed recently or comes with this form. Otherwise answers with
+/// the page that asks for the password and carries the form to where it was sent.
+pub async fn confirmed<const LIMIT: usize>(
+    posted: &AdminForm<LIMIT>,
     act: impl Future<Output = WebResult>,
 ) -> WebResult {
+    let AdminForm { request, pairs, .. } = posted;
     let AdminRequest { visit, services, admin } = request;
+    if !posted.is_ours() {
+        return Err(Problem::Csrf.into());
+    }
     if admin.is_confirmed() {
         return act.await;
     }
     let page = || ConfirmPage {
-        carried: Some(CarriedForm::new(action, pairs)),
+        carried: Some(CarriedForm::new(visit.request().path(), pairs)),
         ..ConfirmPage::of(visit, admin, None)
     };
     if !pairs.iter().any(|(name, _)| name == "password" || name == "code") {
         return Ok(page().respond(visit));
     }
-    let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
+    let form = parse::<ConfirmForm>(pairs).unwrap_or_default();
     let token = confirm(request, &form, &page).await?;
     Ok(with_session(visit, &token, services.session_lasts, act.await))
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
-use super::guard::{Admin, AdminRequest};
+use super::guard::{Admin, AdminForm, AdminRequest};
 use super::{FormProblem, LONGEST_REASON, RecordSpan, confirm};
 use crate::config::{LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
@@ -255,16 +255,15 @@ pub struct StalePage {
 
 /// A submitted draft of a part of the document: it is saved, tried with `attempt`, or only shown again. `draft` writes it
 /// as TOML, and `page` renders its editor.
-pub async fn submitted<T>(
-    request: &AdminRequest,
+pub async fn submitted<T, const LIMIT: usize>(
+    posted: &AdminForm<LIMIT>,
     part: &'static DocumentPart,
-    pairs: &[(String, String)],
     controls: Controls,
     page: impl Fn(Controls, Trial<T>) -> HttpResponse,
     draft: impl AsyncFnOnce() -> Result<Result<String, DraftError>, Problem>,
     attempt: impl AsyncFnOnce(String) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
 ) -> WebResult {
-    if !request.sends_own_form(pairs) {
+    if !posted.is_ours() {
         return Ok(page(Controls { problem: Some(FormProblem::Expired), ..controls }, Trial::None));
     }
     let saves = match controls.act {
@@ -275,7 +274,7 @@ pub async fn submitted<T>(
     let tried = match draft().await? {
         Ok(toml) if saves => {
             let again = |controls| page(controls, Trial::None);
-            return save_draft(request, part, pairs, &toml, controls, &again).await;
+            return save_draft(posted, part, &toml, controls, &again).await;
         }
         Ok(toml) => attempt(toml).await?,
         Err(mistake) => Err(vec![mistake]),
@@ -287,14 +286,14 @@ pub async fn submitted<T>(
 }
 
 /// Saves a draft that a form sent to where it is. `again` renders the page with the draft as typed.
-async fn save_draft(
-    request: &AdminRequest,
+async fn save_draft<const LIMIT: usize>(
+    posted: &AdminForm<LIMIT>,
     part: &'static DocumentPart,
-    pairs: &[(String, String)],
     draft: &str,
     controls: Controls,
     again: &dyn Fn(Controls) -> HttpResponse,
 ) -> WebResult {
+    let request = &posted.request;
     let AdminRequest { visit, admin, .. } = request;
     let toml = draft.to_owned();
     let edit = read_draft(admin, move |live| {
@@ -333,7 +332,7 @@ async fn save_draft(
             Err(SaveError::Db(error)) => return Err(error.into()),
         })
     });
-    confirm::confirmed(request, visit.request().path(), pairs, act).await
+    confirm::confirmed(posted, act).await
 }
 
 /// What the page says after a save.

@@ -1,7 +1,6 @@
 //! `POST /admin/events`: the search over the record. What somebody typed may name a person, so it is in no URL: it leads to
 //! the filter that it means, by an index. Any other text is kept in a cookie, and searched for row by row.
 
-use actix_web::web::Form;
 use strum::VariantArray;
 use url::form_urlencoded;
 
@@ -14,7 +13,7 @@ use crate::lookup::LookupValue;
 use crate::request_id::RequestId;
 use crate::web::console::events::row::{action_word, outcome_word};
 use crate::web::console::events::{EventQuery, page, text_key};
-use crate::web::console::guard::AdminRequest;
+use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::console::limit_text::title;
 use crate::web::console::lookup::subject;
 use crate::web::form::{FormPairs, value};
@@ -25,15 +24,16 @@ use crate::web::http::page::set;
 const LONGEST: usize = 255;
 
 /// `POST /admin/events`
-pub async fn search(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let text: String = value(&pairs, "asked").trim().chars().take(LONGEST).collect();
-    let query: FormPairs = form_urlencoded::parse(value(&pairs, "filter").as_bytes()).into_owned().collect();
+pub async fn search(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let text: String = value(pairs, "asked").trim().chars().take(LONGEST).collect();
+    let query: FormPairs = form_urlencoded::parse(value(pairs, "filter").as_bytes()).into_owned().collect();
     let mut asked = EventQuery::read(&query);
-    if !request.sends_own_form(&pairs) {
-        return page(&request, asked, Some(text)).await;
+    if !posted.is_ours() {
+        return page(request, asked, Some(text)).await;
     }
     request.services.audit.flush().await;
-    if text.is_empty() || find(&request, &mut asked, &text).await? {
+    if text.is_empty() || find(request, &mut asked, &text).await? {
         return Ok(request.visit.see_other(&asked.href(None), None));
     }
     asked.text = Some(text_key(&request.services, &text));
@@ -67,7 +67,7 @@ async fn find(request: &AdminRequest, asked: &mut EventQuery, text: &str) -> Res
 async fn find_subject(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> Result<bool, DbError> {
     let AdminRequest { services, .. } = request;
     let network = text.strip_suffix("/24").or_else(|| text.strip_suffix("/48"));
-    let subject = subject::read(network.unwrap_or(text), &services.live.snapshot());
+    let subject = subject::read(network.unwrap_or(text), &request.visit.settings(services));
     let Some(subject) = subject else { return Ok(false) };
     if let (Some(_), LookupValue::Address { network, .. }) = (network, &subject.value) {
         let key = services.audit.subject(&EventSubject::Network(network));
@@ -89,7 +89,7 @@ fn find_word(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> bo
     let is = |key: &str, word: &str| lower == key || lower == word.to_lowercase();
     let action = Action::VARIANTS.iter().find(|it| is(it.into_str(), &action_word(**it, locale)));
     let outcome = Outcome::VARIANTS.iter().find(|it| is(it.into_str(), &outcome_word(**it, locale)));
-    let live = request.services.live.snapshot();
+    let live = request.visit.settings(&request.services);
     let mut limits = live.limits.iter().map(|limit| limit.name()).chain([SMS_BRAKE]);
     if let Some(realm) = text.strip_prefix("guard:").and_then(Realm::parse) {
         filter.realm = Some(realm.as_str().to_owned());

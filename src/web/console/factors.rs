@@ -7,13 +7,13 @@ use serde_json::json;
 
 use super::FormProblem;
 use super::document::{Act, Controls, DraftBody, FACTORS, Trial, read_draft, submitted};
-use super::guard::{Admin, AdminRequest};
+use super::guard::{Admin, AdminForm, AdminRequest};
 use super::limit_text::grouped;
 use crate::accounts::{EntryCount, FactorsTrial};
 use crate::config::{FactorSettings, LiveHandle, RequiredOf, span_text};
 use crate::tuning::{DocumentEdit, DraftError};
-use crate::web::form::{FormPairs, value};
-use crate::web::http::{Layout, Problem, UnreadBody, WebResult};
+use crate::web::form::value;
+use crate::web::http::{Layout, Problem, WebResult};
 use crate::web::second_step::refuse_while_upgrading;
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
@@ -41,19 +41,19 @@ pub async fn show(request: AdminRequest) -> WebResult {
 }
 
 /// `POST /admin/factors`
-pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebResult {
-    let pairs = sent.read_form().await?;
-    let (form, controls) = (FactorRulesForm::read(&pairs), Controls::read(&pairs));
+pub async fn submit(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let (form, controls) = (FactorRulesForm::read(pairs), Controls::read(pairs));
     if controls.act == Act::Save && !form.require.is_empty() {
         refuse_while_upgrading(&request.services).await?;
     }
     let page = |controls: Controls, trial| {
-        let page = FactorRulesPage::new(&request, form.clone(), controls, trial);
+        let page = FactorRulesPage::new(request, form.clone(), controls, trial);
         request.visit.page(page.controls.status(), &page)
     };
     let draft = async || Ok(Ok(form.toml()));
     let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    submitted(&request, &FACTORS, &pairs, controls, page, draft, attempt).await
+    submitted(&posted, &FACTORS, controls, page, draft, attempt).await
 }
 
 /// The form as it is typed: with the keys of the document, and no value is checked.

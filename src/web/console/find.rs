@@ -4,15 +4,14 @@
 use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
-use actix_web::web::Form;
 use askama::Template;
 
 use crate::accounts::AccountSearch;
 use crate::lookup::LookupValue;
-use crate::web::console::guard::AdminRequest;
+use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::console::limit_text::title;
 use crate::web::console::lookup::{self, subject};
-use crate::web::form::{FormPairs, value};
+use crate::web::form::value;
 use crate::web::http::{Layout, WebResult};
 
 const HERE: &str = "/admin/find";
@@ -42,15 +41,16 @@ pub async fn show(request: AdminRequest) -> WebResult {
 }
 
 /// `POST /admin/find`: leads to what is found, if that is one thing.
-pub async fn find(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let AdminRequest { visit, services, .. } = &request;
-    let asked: String = value(&pairs, "asked").trim().chars().take(255).collect();
+pub async fn find(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let AdminRequest { visit, services, .. } = request;
+    let asked: String = value(pairs, "asked").trim().chars().take(255).collect();
     let layout = request.layout(HERE);
-    if !request.sends_own_form(&pairs) {
+    if !posted.is_ours() {
         let page = FindPage { layout, asked, found: Vec::new(), expired: true };
         return Ok(visit.page(StatusCode::FORBIDDEN, &page));
     }
-    let live = services.live.snapshot();
+    let live = visit.settings(services);
     let subject = subject::read(&asked, &live).map(|subject| subject.value);
     if matches!(subject, Some(LookupValue::Address { .. } | LookupValue::Phone(_))) {
         return Ok(lookup::back_to(visit, &asked, None));

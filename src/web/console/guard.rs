@@ -1,12 +1,11 @@
 //! The guard before everything under `/admin` and `/api/v1/admin` for people. It decides who may read, who may
 //! change something, and how everybody else is answered: pages get a page or a redirect, API calls get a
-//! problem. A call may admit programs with a token, too: the type of its handler's argument says which ([`Permitted`]).
+//! problem. A call may admit programs with a token, too: its row in the table says which.
 //!
 //! Reading takes an administrator's session whose password the holder chose. A change also takes a request
 //! from our own pages or programs, and a password confirmed recently in that session.
 
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 
 use actix_web::dev::Payload;
@@ -19,9 +18,10 @@ use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::tuning::ChangeAuthor;
 use crate::web::console::FormProblem;
-use crate::web::form::value;
+use crate::web::form::{FormPairs, value};
 use crate::web::http::client::SubjectBytes;
-use crate::web::http::extract::UnreadBody;
+use crate::web::http::extract::{BODY_LIMIT, UnreadBody};
+use crate::web::http::row::{AccessKind, Argument, Caller, Checks, RowFacts};
 use crate::web::http::{
     ClientAddress, ErrorKind, ErrorPage, Layout, Next, PageRequest, Problem, ServicesData, WebError,
     app_data, extract,
@@ -51,14 +51,6 @@ pub struct AdminRequest {
     pub visit: PageRequest,
     pub services: ServicesData,
     pub admin: Admin,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessKind {
-    Read,
-    /// Try a draft, or confirm the password.
-    Try,
-    Change,
 }
 
 /// In the record of events by these names.
@@ -177,24 +169,11 @@ impl Admin {
 }
 
 impl AdminRequest {
-    /// For a form that changes something, if its token is ours. `page` is its path, and the target after signing in or
-    /// confirming the password.
-    pub async fn change(
+    /// `ours`: its form is. Where a browser is led elsewhere, it comes back to `page`.
+    async fn guard(
         visit: PageRequest,
         services: &ServicesData,
-        page: &str,
-        csrf_token: &str,
-    ) -> Result<Self, WebError> {
-        let ours = visit.admits_form(csrf_token);
-        Self::guard(visit, services, AccessKind::Change, ours, page).await
-    }
-
-    /// `ours`: its form is.
-    pub async fn guard(
-        visit: PageRequest,
-        services: &ServicesData,
-        kind: AccessKind,
-        ours: bool,
+        (kind, ours): (AccessKind, bool),
         page: &str,
     ) -> Result<Self, WebError> {
         let authorized =
@@ -209,25 +188,64 @@ impl AdminRequest {
     pub fn layout(&self, here: impl Into<String>) -> Layout {
         self.visit.layout(here, Some(self.admin.login()))
     }
+}
 
-    /// Whether a form is ours, for a page that reports it and keeps the input if not: the guard admitted the request as
-    /// a read. One that is not is recorded.
-    pub fn sends_own_form(&self, pairs: &[(String, String)]) -> bool {
-        let ours = self.visit.admits_form(value(pairs, "csrf_token"));
-        if !ours {
-            let why = DenialReason::Foreign.into_str();
-            self.admin.failed("access", &json!({ "path": self.visit.pattern(), "why": why }));
-        }
-        ours
+/// An administrator's form. As a handler's argument. What it asks for is done by `confirm::confirmed`, or after `is_ours`:
+/// a page that keeps the input says that a form is not ours. Where the row asks for a change, the sender is judged by that
+/// before the handler runs.
+pub struct AdminForm<const LIMIT: usize = BODY_LIMIT> {
+    pub request: AdminRequest,
+    pub pairs: FormPairs,
+    ours: bool,
+}
+
+impl<const LIMIT: usize> AdminForm<LIMIT> {
+    pub const fn is_ours(&self) -> bool {
+        self.ours
     }
 
     /// The reason that a form of ours gives.
-    pub fn reason(&self, pairs: &[(String, String)]) -> Result<String, FormProblem> {
-        if !self.sends_own_form(pairs) {
+    pub fn reason(&self) -> Result<String, FormProblem> {
+        if !self.ours {
             return Err(FormProblem::Expired);
         }
-        let reason = super::reason(pairs);
+        let reason = super::reason(&self.pairs);
         if reason.is_empty() { Err(FormProblem::ReasonMissing) } else { Ok(reason) }
+    }
+
+    /// Nothing of strangers is read.
+    async fn admit(request: &HttpRequest, body: UnreadBody<FormPairs, LIMIT>) -> Result<Self, WebError> {
+        let row = RowFacts::of(request).ok_or(Problem::Internal)?;
+        let Caller::Admin(kind, _) = row.caller else { return Err(Problem::Internal.into()) };
+        let (services, edge) = app_data(request)?;
+        let visit = PageRequest::of(request, edge.clone());
+        let read = AdminRequest::guard(visit, services, (AccessKind::Read, false), row.page()).await?;
+        let pairs = body.read_form().await?;
+        let ours = read.visit.admits_form(value(&pairs, "csrf_token"));
+        let request = match kind {
+            AccessKind::Read if ours => read,
+            AccessKind::Read => {
+                let why = DenialReason::Foreign.into_str();
+                read.admin.failed("access", &json!({ "path": read.visit.pattern(), "why": why }));
+                read
+            }
+            kind => AdminRequest::guard(read.visit, services, (kind, ours), row.page()).await?,
+        };
+        Ok(Self { request, pairs, ours })
+    }
+}
+
+impl<const LIMIT: usize> Argument for AdminForm<LIMIT> {
+    const CHECKS: &'static [Checks] = &[Checks::Admin, Checks::Form];
+}
+
+impl<const LIMIT: usize> FromRequest for AdminForm<LIMIT> {
+    type Error = Error;
+    type Future = GuardFuture<Self>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, body) = (request.clone(), UnreadBody::of(request, payload));
+        Box::pin(async move { Ok(Self::admit(&request, body).await?) })
     }
 }
 
@@ -249,6 +267,10 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
 
 type GuardFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
+impl Argument for AdminRequest {
+    const CHECKS: &'static [Checks] = &[Checks::Admin];
+}
+
 impl FromRequest for AdminRequest {
     type Error = Error;
     type Future = GuardFuture<Self>;
@@ -259,7 +281,7 @@ impl FromRequest for AdminRequest {
             let (services, edge) = app_data(&request)?;
             let visit = PageRequest::of(&request, edge.clone());
             let page = visit.here().to_owned();
-            Ok(Self::guard(visit, services, AccessKind::Read, false, &page).await?)
+            Ok(Self::guard(visit, services, (AccessKind::Read, false), &page).await?)
         })
     }
 }
@@ -342,54 +364,13 @@ impl Admin {
     }
 }
 
-/// A part of the admin API.
-pub trait AdminPart {
-    /// A token needs one of these. Without any, no token opens it, as if none were sent.
-    const SCOPES: &'static [AdminScope];
-    /// What a session needs for it.
-    const KIND: AccessKind;
-}
-
-macro_rules! admin_parts {
-    ($($(#[$doc:meta])* $part:ident = $kind:ident, [$($scope:ident),*];)+) => {
-        $($(#[$doc])* pub struct $part;
-
-        impl AdminPart for $part {
-            const SCOPES: &'static [AdminScope] = &[$(AdminScope::$scope),*];
-            const KIND: AccessKind = AccessKind::$kind;
-        })+
-    };
-}
-
-admin_parts! {
-    ReadLimits = Read, [LimitsRead, LimitsWrite];
-    TryLimits = Try, [LimitsRead, LimitsWrite];
-    SaveLimits = Change, [LimitsWrite];
-    ReadAccess = Read, [LimitsRead, AccessWrite];
-    SaveAccess = Change, [AccessWrite];
-    ReadApps = Read, [LimitsRead, AppsWrite];
-    SaveApps = Change, [AppsWrite];
-    /// It names accounts.
-    TryApps = Try, [AppsWrite];
-    ReadEvents = Read, [EventsRead];
-    ReadSubjects = Read, [EventsRead, SubjectsClear];
-    /// What lets somebody in again, or messages through.
-    ClearSubjects = Change, [SubjectsClear];
-    ReadAccounts = Read, [AccountsWrite];
-    ChangeAccounts = Change, [AccountsWrite];
-    ReadTokens = Read, [];
-    ChangeTokens = Change, [];
-    ConfirmPassword = Try, [];
-}
-
-/// An administrator, or a program with a token, whom a part of the API admits. As a handler's argument.
-pub struct Permitted<P> {
+/// An administrator, or a program with a token, whom the row of a call admits. As a handler's argument.
+pub struct Permitted {
     admin: Admin,
     request: HttpRequest,
-    part: PhantomData<P>,
 }
 
-impl<P: AdminPart> Permitted<P> {
+impl Permitted {
     /// For a call without a body.
     pub fn admin(self) -> Admin {
         self.admin
@@ -407,26 +388,33 @@ impl<P: AdminPart> Permitted<P> {
 
     /// For a body that was read beside the first judgement.
     pub async fn judge_again(self) -> Result<Admin, Problem> {
-        judge::<P>(&self.request).await
+        judge(&self.request).await
     }
 }
 
-async fn judge<P: AdminPart>(request: &HttpRequest) -> Result<Admin, Problem> {
-    match !P::SCOPES.is_empty() && extract::sends_token(request) {
-        true => by_token(request, P::SCOPES).await,
-        false => guard_call(request, P::KIND).await,
+async fn judge(request: &HttpRequest) -> Result<Admin, Problem> {
+    let row = RowFacts::of(request).ok_or(Problem::Internal)?;
+    let Caller::Admin(kind, scopes) = row.caller else { return Err(Problem::Internal) };
+    // Without a scope no token opens it, as if none were sent.
+    match !scopes.is_empty() && extract::sends_token(request) {
+        true => by_token(request, scopes).await,
+        false => guard_call(request, kind).await,
     }
 }
 
-impl<P: AdminPart> FromRequest for Permitted<P> {
+impl Argument for Permitted {
+    const CHECKS: &'static [Checks] = &[Checks::Admin, Checks::Call];
+}
+
+impl FromRequest for Permitted {
     type Error = Error;
     type Future = GuardFuture<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         Box::pin(async move {
-            let admin = judge::<P>(&request).await?;
-            Ok(Self { admin, request, part: PhantomData })
+            let admin = judge(&request).await?;
+            Ok(Self { admin, request })
         })
     }
 }

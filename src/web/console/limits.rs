@@ -21,14 +21,14 @@ use super::document::{
     DiffKind, DocumentSaved, LIMITS, Precondition, SentDraft, in_force_response, read_draft,
 };
 use super::figures::{HOUR, LimitUse};
-use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
+use super::guard::{AdminRequest, Permitted};
 use super::limit_text::{differences, grouped};
 use crate::audit::MINUTE;
 use crate::config::{
     BackendKind, LimitName, LimitUnit, Limits, LiveHandle, limits_toml, named_limits, span_text,
 };
 use crate::tuning::{CurrentLimits, DocumentDraft, DocumentEdit, Instance};
-use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::describe::{self, ChangeReason};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Flash, Layout, Moment, Problem, ServicesData, UnreadBody, WebError, WebResult};
 use history::{ChangeRow, changes, newest_of};
@@ -220,10 +220,8 @@ struct RefusedDocument {
         body = LimitsInForce,
         headers(("Version"))
     )),
-    security(("session" = []), ("token" = ["limits:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Result<HttpResponse, Problem> {
+pub async fn api_show(_: Permitted, services: ServicesData) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
     let (sources, toml) = (sources(&current), limits_toml(&current.document));
@@ -295,13 +293,10 @@ pub struct LimitsRequest {
     params(Precondition),
     request_body = LimitsRequest,
     responses(DocumentSaved),
-    security(("session" = []), ("token" = ["limits:write"])),
-    extensions(("x-problems" = json!([
-        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
-    ])))
+    extensions(("x-problems" = json!(["precondition-required", "precondition-failed", "not-saved"])))
 )]
 pub async fn api_save(
-    permitted: Permitted<SaveLimits>,
+    permitted: Permitted,
     request: HttpRequest,
     wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Bytes, Form, Path, Query};
+use actix_web::web::{Bytes, Path, Query};
 use actix_web::{Error, HttpResponse};
 use askama::Template;
 use gatehouse_limiter::{Limit, Rule, RuleAction, RuleSpan};
@@ -24,16 +24,14 @@ use crate::sms::{
 };
 use crate::web::console::confirm;
 use crate::web::console::figures::HOUR;
-use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
+use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, limit_text, list_href, read_cursor, read_filter, read_page_size};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::describe::{ADMIN, CHANGE, SCOPED};
 use crate::web::http::{ClientAddress, Flash, Layout, Problem, ServicesData, TrustedProxies, WebResult};
 
 const HERE: &str = "/admin/messages";
-const LIFT: &str = "/admin/brakes/lift";
 const A_PAGE: u32 = 50;
 
 /// Lifts the brake of a program, that of our pages (empty) or all, and records that with its reason. False if there is
@@ -84,11 +82,10 @@ struct SentMessages {
     tag = "admin",
     params(MessageQuery),
     responses((status = 200, description = "A page of them.", body = SentMessages)),
-    security(("session" = []), ("token" = ["events:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
+    extensions(("x-problems" = json!(["invalid-input"])))
 )]
 pub async fn api_list(
-    _: Permitted<ReadEvents>,
+    _: Permitted,
     wanted: Query<MessageQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
@@ -131,10 +128,8 @@ pub struct Lifting {
     operation_id = "listBrakes",
     tag = "admin",
     responses((status = 200, description = "All of them.", body = Brakes)),
-    security(("session" = []), ("token" = ["events:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_brakes(_: Permitted<ReadEvents>, services: ServicesData) -> Result<HttpResponse, Problem> {
+pub async fn api_brakes(_: Permitted, services: ServicesData) -> Result<HttpResponse, Problem> {
     let brakes = services.codes.ledger().brakes().await?;
     Ok(HttpResponse::Ok().json(Brakes { brakes }))
 }
@@ -150,11 +145,10 @@ pub async fn api_brakes(_: Permitted<ReadEvents>, services: ServicesData) -> Res
     params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013"), Lifting),
     request_body = Option<Clearing>,
     responses((status = 204, description = "Lifted.")),
-    security(("session" = []), ("token" = ["subjects:clear"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
+    extensions(("x-problems" = json!([CLEARING, "not-found"])))
 )]
 pub async fn api_lift(
-    permitted: Permitted<ClearSubjects>,
+    permitted: Permitted,
     prefix: Path<String>,
     query: Query<Lifting>,
     body: Result<Bytes, Error>,
@@ -178,20 +172,21 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 }
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
-pub async fn lift(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let (prefix, program) = (value(&pairs, "prefix"), value(&pairs, "program"));
-    let reason = match request.reason(&pairs) {
+pub async fn lift(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let (prefix, program) = (value(pairs, "prefix"), value(pairs, "program"));
+    let reason = match posted.reason() {
         Ok(reason) => reason,
         Err(problem) => {
             let kept = Some(([prefix, program].map(str::to_owned), problem));
-            return respond(&request, LedgerFilter::default(), None, kept).await;
+            return respond(request, LedgerFilter::default(), None, kept).await;
         }
     };
     let act = Box::pin(async {
         let lifted = lift_brake(&request.admin, prefix, Some(program), &reason).await?;
         Ok(request.visit.see_other_about(HERE, lifted.then_some(Flash::BrakeLifted), prefix))
     });
-    confirm::confirmed(&request, LIFT, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 async fn respond(
@@ -203,7 +198,7 @@ async fn respond(
     let status = kept.as_ref().map_or(StatusCode::OK, |(_, problem)| problem.status());
     let ledger = request.services.codes.ledger();
     let found = ledger.page(&asked, after.as_ref(), A_PAGE).await?;
-    let live = request.services.live.snapshot();
+    let live = request.visit.settings(&request.services);
     let numbers = found.entries.iter().map(|entry| &entry.number);
     let hour = match number_hour(&live.limits.sms_phone) {
         Some((rule, window)) => {

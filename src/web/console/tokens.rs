@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Path, Query};
+use actix_web::web::{Path, Query};
 use askama::Template;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,12 +21,11 @@ use crate::accounts::{
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::unseen::is_seen_whole;
-use crate::web::console::guard::{Admin, AdminRequest, ChangeTokens, Permitted, ReadTokens};
+use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::form::{FormPairs, FormReach, once, value};
-use crate::web::http::describe::{ADMIN, BODY, CHANGE};
 use crate::web::http::{
-    Field, FieldErrors, Flash, InputError, Layout, Locale, Message, PageRequest, Problem, Services,
-    ServicesData, UnreadBody, WebResult,
+    Field, FieldErrors, Flash, InputError, Layout, Locale, Message, Problem, Services, ServicesData,
+    UnreadBody, WebResult,
 };
 
 const HERE: &str = "/admin/tokens";
@@ -146,10 +145,8 @@ struct TokenMade {
     operation_id = "listTokens",
     tag = "admin",
     responses((status = 200, description = "At most 200 of them.", body = Tokens)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN])))
 )]
-pub async fn api_list(_: Permitted<ReadTokens>, services: ServicesData) -> Result<HttpResponse, Problem> {
+pub async fn api_list(_: Permitted, services: ServicesData) -> Result<HttpResponse, Problem> {
     Ok(HttpResponse::Ok().json(Tokens { tokens: services.tokens.list().await? }))
 }
 
@@ -163,11 +160,10 @@ pub async fn api_list(_: Permitted<ReadTokens>, services: ServicesData) -> Resul
     tag = "admin",
     request_body = TokenRequest,
     responses((status = 201, description = "The token, this once.", body = TokenMade)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, CHANGE, BODY, "too-many-tokens"])))
+    extensions(("x-problems" = json!(["too-many-tokens"])))
 )]
 pub async fn api_create(
-    permitted: Permitted<ChangeTokens>,
+    permitted: Permitted,
     body: UnreadBody<TokenRequest>,
 ) -> Result<HttpResponse, Problem> {
     let (admin, TokenRequest { name, scopes, expires_in }) = permitted.read(body).await?;
@@ -200,13 +196,9 @@ pub async fn api_create(
     tag = "admin",
     params(("id" = String, Path, example = "0123456789abcdef0123456789abcdef")),
     responses((status = 204, description = "Revoked.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
-pub async fn api_revoke(
-    permitted: Permitted<ChangeTokens>,
-    id: Path<String>,
-) -> Result<HttpResponse, Problem> {
+pub async fn api_revoke(permitted: Permitted, id: Path<String>) -> Result<HttpResponse, Problem> {
     let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
     match revoke_token(&permitted.admin(), id).await? {
         Some(_) => Ok(HttpResponse::NoContent().finish()),
@@ -251,12 +243,14 @@ pub async fn show(request: AdminRequest) -> WebResult {
 }
 
 /// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
-pub async fn create(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
-    once(visit, services, body, FormReach::AnyInstance, make).await
+pub async fn create(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = posted;
+    let (visit, services) = (request.visit.clone(), request.services.clone());
+    let make = async move |_, pairs: FormPairs, _| make(&request, pairs).await;
+    once(visit, services, pairs, FormReach::AnyInstance, make).await
 }
 
-async fn make(visit: PageRequest, pairs: FormPairs, services: ServicesData) -> WebResult {
-    let request = AdminRequest::change(visit, &services, HERE, value(&pairs, "csrf_token")).await?;
+async fn make(request: &AdminRequest, pairs: FormPairs) -> WebResult {
     let form = TokenMakingForm::read(&pairs);
     let expires_in = match form.expires_days.as_str() {
         "" => Ok(None),
@@ -264,7 +258,7 @@ async fn make(visit: PageRequest, pairs: FormPairs, services: ServicesData) -> W
     };
     let expires_in = expires_in.map_err(|_| Message::ExpiryUnfit { max: MOST_DAYS });
     let mut errors = FieldErrors::default();
-    let (notice, form) = match parse(&services, &form.name, &form.scopes(), expires_in) {
+    let (notice, form) = match parse(&request.services, &form.name, &form.scopes(), expires_in) {
         Ok(new) => match create_token(&request.admin, &new).await? {
             Some((token, _)) => {
                 (TokenNotice::Made { name: new.name, token: token.expose() }, TokenMakingForm::default())
@@ -276,7 +270,7 @@ async fn make(visit: PageRequest, pairs: FormPairs, services: ServicesData) -> W
             (TokenNotice::None, form)
         }
     };
-    respond(&request, notice, errors, form).await
+    respond(request, notice, errors, form).await
 }
 
 /// `GET /admin/tokens/revoke?id=…`: asks before a token is revoked. One that already is, is not listed either.
@@ -290,11 +284,11 @@ pub async fn ask(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 }
 
 /// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
-pub async fn revoke(visit: PageRequest, pairs: Form<FormPairs>, services: ServicesData) -> WebResult {
-    let AdminRequest { visit, admin, .. } =
-        AdminRequest::change(visit, &services, HERE, value(&pairs, "csrf_token")).await?;
-    let revoked = match TokenId::parse(value(&pairs, "id")) {
-        Some(id) => revoke_token(&admin, id).await?,
+pub async fn revoke(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let AdminRequest { visit, admin, .. } = request;
+    let revoked = match TokenId::parse(value(pairs, "id")) {
+        Some(id) => revoke_token(admin, id).await?,
         None => None,
     };
     Ok(visit.see_other_about(HERE, Some(Flash::TokenRevoked), &revoked.unwrap_or_default()))

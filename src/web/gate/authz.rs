@@ -50,7 +50,7 @@ async fn answer(
         Err(ProxyHeaderError::NoProxy) => return text(StatusCode::FORBIDDEN, &ProxyHeaderError::NoProxy),
         Err(unclear) => return text(dialect.undecided(StatusCode::BAD_REQUEST), &unclear),
     };
-    let live = services.live.snapshot();
+    let live = sender.settings(services);
     let found = live.apps.at(&asked.at.host).filter(|_| asked.at.is_allowed(sender));
     let Some((host, app)) = found else {
         return text(StatusCode::FORBIDDEN, &"no application in [[apps]] has this host, or not without TLS");

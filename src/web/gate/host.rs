@@ -97,7 +97,7 @@ impl AppHost {
 
 /// `GET /.gatehouse/start?rd=…`: gives the browser a state, and leads it to the sign-in.
 pub async fn start(visit: PageRequest, query: Query<StartQuery>, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.settings(&services);
     let here = AppHost::of(&visit, &live)?;
     let back = ReturnUrl::parse(&query.rd, &live.apps, allows_http(&visit))
         .filter(|back| back.host() == here.host)
@@ -118,7 +118,7 @@ pub async fn start(visit: PageRequest, query: Query<StartQuery>, services: Servi
 
 /// `GET /.gatehouse/callback?code=…`: the browser that began here gets its session, once.
 pub async fn callback(visit: PageRequest, query: Query<CallbackQuery>, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.settings(&services);
     let here = AppHost::of(&visit, &live)?;
     let redeemed = match SessionToken::parse(&query.code) {
         Some(code) => {
@@ -152,7 +152,7 @@ fn found(to: &str) -> HttpResponse {
 
 /// `GET /.gatehouse/logout`: asks, or says that nobody is signed in here.
 pub async fn show_logout(visit: PageRequest, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.settings(&services);
     let here = AppHost::of(&visit, &live)?;
     let visitor = here.visitor(visit.request().headers(), &services).await?;
     let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
@@ -162,7 +162,7 @@ pub async fn show_logout(visit: PageRequest, services: ServicesData) -> WebResul
 
 /// `POST /.gatehouse/logout`: signs out here, at the sign-in and at all applications.
 pub async fn logout(visit: PageRequest, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.settings(&services);
     let here = AppHost::of(&visit, &live)?;
     if !is_from(&here, visit.request().headers()) {
         return Err(Problem::Csrf.into());
@@ -184,7 +184,7 @@ pub async fn logout(visit: PageRequest, services: ServicesData) -> WebResult {
 
 /// `GET /.gatehouse/forbidden`: the page behind a 403 of a proxy that drops ours.
 pub async fn forbidden(visit: PageRequest, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.settings(&services);
     let here = AppHost::of(&visit, &live)?;
     let visitor = here.visitor(visit.request().headers(), &services).await?;
     let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
@@ -197,7 +197,7 @@ pub async fn asset(
     file: Path<String>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    AppHost::of(&visit, &services.live.snapshot())?;
+    AppHost::of(&visit, &visit.settings(&services))?;
     assets::serve(visit.request().clone(), file).await
 }
 

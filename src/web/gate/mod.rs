@@ -11,6 +11,7 @@ use askama::Template;
 use crate::gate::Scheme;
 use crate::web::http::client::is_by_proxy;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
+use crate::web::http::page::in_force;
 use crate::web::http::{Layout, PageRequest, Services, app_data};
 
 pub mod authz;
@@ -34,7 +35,7 @@ pub async fn keep_apart<B: MessageBody>(
 fn is_ours(request: &ServiceRequest) -> bool {
     let path = request.path();
     let Ok((services, edge)) = app_data(request.request()) else { return true };
-    let live = services.live.snapshot();
+    let live = &in_force(request.request(), services).live;
     if live.apps.is_empty() || path.starts_with(AUTHZ) || path.starts_with(ON_HOSTS) {
         return true;
     }

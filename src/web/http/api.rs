@@ -20,6 +20,7 @@ use crate::web::http::extract::SecretField;
 use crate::web::http::message::FieldErrors;
 use crate::web::http::page::{Requester, app_data};
 use crate::web::http::problem::{CaptchaBody, Problem, WebError};
+use crate::web::http::row::{Argument, Checks};
 use crate::web::http::services::ServicesData;
 use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
@@ -77,8 +78,8 @@ impl CaptchaSolution {
     }
 }
 
-/// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by.
-/// A call. As a handler's argument it is refused if a page of another site makes it.
+/// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by. As a handler's
+/// argument it is refused if a page of another site makes it.
 pub struct ApiRequest {
     sender: Requester,
     pub browser: Option<Browser>,
@@ -92,6 +93,10 @@ impl Deref for ApiRequest {
     fn deref(&self) -> &Requester {
         &self.sender
     }
+}
+
+impl Argument for ApiRequest {
+    const CHECKS: &'static [Checks] = &[Checks::Call];
 }
 
 impl FromRequest for ApiRequest {

@@ -7,9 +7,6 @@ use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder}
 
 // A call names its problems under `x-problems`; `web::openapi` makes the refusing answers of them.
 
-/// What a call with a body may answer before anything else.
-pub const BODY: [&str; 5] =
-    ["malformed-json", "request-timeout", "payload-too-large", "unsupported-media-type", "invalid-input"];
 /// What is limited, and goes on with a solved challenge.
 pub const ATTEMPT: [&str; 5] = ["csrf", "captcha-required", "captcha-invalid", "throttled", "unavailable"];
 /// The problems of what verifies the password of who is signed in.
@@ -17,15 +14,6 @@ pub const PASSWORD: [&str; 3] = ["invalid-credentials", "password-disabled", "bu
 pub const NUMBER: [&str; 2] = ["invalid-phone", "country-not-allowed"];
 pub const MEMBER: [&str; 4] =
     ["unauthenticated", "password-change-required", "factor-setup-required", "unavailable"];
-pub const ADMIN: [&str; 5] =
-    ["unauthenticated", "password-change-required", "factor-setup-required", "forbidden", "unavailable"];
-/// For what an administrator changes, beside `ADMIN`.
-pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
-/// The problems of a program with a token, where an administrator could call as well.
-pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
-pub const PROGRAM: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
-pub const TOKEN: [&str; 5] =
-    ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
 
 /// A user name (RFC 8265, case folded).
 #[derive(ToSchema)]

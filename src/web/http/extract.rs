@@ -57,7 +57,13 @@ impl<T, const LIMIT: usize> FromRequest for UnreadBody<T, LIMIT> {
     type Future = Ready<Result<Self, Infallible>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        ready(Ok(Self { request: request.clone(), payload: payload.take(), holds: PhantomData }))
+        ready(Ok(Self::of(request, payload)))
+    }
+}
+
+impl<T, const LIMIT: usize> UnreadBody<T, LIMIT> {
+    pub fn of(request: &HttpRequest, payload: &mut Payload) -> Self {
+        Self { request: request.clone(), payload: payload.take(), holds: PhantomData }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod page;
 pub mod pipeline;
 pub mod problem;
 pub mod problem_kind;
+pub mod row;
 pub mod services;
 pub mod theme;
 

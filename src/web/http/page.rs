@@ -15,7 +15,7 @@ use actix_web::http::header::{
     ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
     USER_AGENT,
 };
-use actix_web::{FromRequest, HttpRequest, HttpResponse, web};
+use actix_web::{FromRequest, HttpMessage, HttpRequest, HttpResponse, web};
 use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -27,7 +27,7 @@ use crate::accounts::{
     Account, DeviceCookies, DeviceId, HalfToken, KnownDevices, SessionToken, SignInClient,
 };
 use crate::clock::{Clock, Micros};
-use crate::config::{Brand, LiveSettings};
+use crate::config::{Brand, InForceConfig, LiveSettings};
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -90,7 +90,7 @@ impl WebContext {
         request.app_data::<web::Data<Self>>().ok_or(Problem::Internal)
     }
 
-    /// The settings that a client's request is judged by. A request takes them once.
+    /// The settings that a client of another program is judged by.
     pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
         services.live.snapshot_for(client.ip(), self.clock.now())
     }
@@ -124,6 +124,16 @@ pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &web::Data<WebC
     Ok((services, WebContext::of(request)?))
 }
 
+/// The configuration that a request is judged by. Whoever asks first takes it, for all that the request passes.
+pub fn in_force(request: &HttpRequest, services: &Services) -> Arc<InForceConfig> {
+    if let Some(taken) = request.extensions().get::<Arc<InForceConfig>>() {
+        return Arc::clone(taken);
+    }
+    let taken = services.live.in_force();
+    request.extensions_mut().insert(Arc::clone(&taken));
+    taken
+}
+
 /// A request and who sends it, as pages and calls of the API read it alike. Also a handler's argument.
 #[derive(Clone)]
 pub struct Requester {
@@ -145,9 +155,14 @@ impl Requester {
         self.edge.clock.now()
     }
 
-    /// The settings that this request is judged by.
+    /// The settings that this client is judged by: with lifted limits if `[access] allow` covers it.
     pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
-        self.edge.live(services, self.client)
+        in_force(&self.request, services).for_client(self.client.ip(), self.now())
+    }
+
+    /// The settings that everybody else is judged by.
+    pub fn settings(&self, services: &Services) -> Arc<LiveSettings> {
+        Arc::clone(&in_force(&self.request, services).live)
     }
 
     /// Whether its network is refused, so that only known devices get in.
@@ -292,7 +307,7 @@ impl PageRequest {
 
     fn brand(&self) -> Arc<Brand> {
         let services = self.request().app_data::<ServicesData>();
-        services.map(|services| Arc::clone(&services.live.snapshot().brand)).unwrap_or_default()
+        services.map(|services| Arc::clone(&self.settings(services).brand)).unwrap_or_default()
     }
 
     fn outbox(&self) -> Option<String> {

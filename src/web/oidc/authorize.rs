@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, HeaderValue, LOCATION};
-use actix_web::web::{Bytes, Form};
+use actix_web::web::Bytes;
 use askama::Template;
 use serde::Deserialize;
 
@@ -19,10 +19,9 @@ use crate::oidc::{
     Authentication, AuthorizationRequest, CONTINUE, ClientRequest, IdTokenHint, NO_PKCE, OAuthError,
     PROVED_SINCE, ParameterFault, Parameters, Unanswerable, redirect_with,
 };
+use crate::web::form::OwnForm;
 use crate::web::http::headers::let_forms_end_at;
-use crate::web::http::{
-    Flash, Layout, Next, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
-};
+use crate::web::http::{Flash, Layout, Next, PageRequest, Services, ServicesData, WebError, WebResult};
 use crate::web::session::{self, CONFIRM, SET_UP};
 
 const AUTHORIZE: &str = "/oauth/authorize";
@@ -212,17 +211,17 @@ pub struct ConsentForm {
     request: String,
     /// The account that was asked.
     account: String,
-    csrf_token: String,
     /// Not empty: yes.
     #[serde(default)]
     agree: String,
 }
 
 /// `POST /oauth/consent`
-pub async fn decide(visit: PageRequest, form: Form<ConsentForm>, services: ServicesData) -> WebResult {
-    if !visit.admits_form(&form.csrf_token) {
-        return Err(Problem::Csrf.into());
-    }
+pub async fn decide(
+    visit: PageRequest,
+    OwnForm(form): OwnForm<ConsentForm>,
+    services: ServicesData,
+) -> WebResult {
     let live = visit.live(&services);
     let asked = ClientRequest::of(&form.request, &live.apps)
         .map_err(|wrong| unanswerable(&visit, &services, &form.request, wrong))?;

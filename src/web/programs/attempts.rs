@@ -16,7 +16,7 @@ use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, SettleError,
 };
 use crate::web::http::api::limited;
-use crate::web::http::describe::{self, BODY, PROGRAM};
+use crate::web::http::describe;
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::{
     CaptchaBody, CaptchaSolution, ChallengeContext, ClientAddress, InputError, Problem, SecretField,
@@ -119,8 +119,7 @@ const TOLD: [AttemptOutcome; 3] =
         body = Decision,
         headers(("RateLimitPolicy"), ("RateLimit"))
     )),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, PROGRAM, "denied"])))
+    extensions(("x-problems" = json!(["denied"])))
 )]
 pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
     let realm = program.guard()?;
@@ -188,8 +187,7 @@ fn told(decision: &Decision, live: &LiveSettings, full: Option<DeniedRule<'_>>) 
     params(("attempt" = String, Path, description = "As it was given.")),
     request_body = OutcomeBody,
     responses((status = 200, description = "It is settled.", body = SettledBody)),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, PROGRAM, "not-found", "told-otherwise", "lapsed"])))
+    extensions(("x-problems" = json!(["not-found", "told-otherwise", "lapsed"])))
 )]
 pub async fn settle(
     program: Program,
@@ -221,8 +219,6 @@ pub async fn settle(
     tag = "guard",
     request_body = ForgiveBody,
     responses((status = 204, description = "Nothing counts at the name.")),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, PROGRAM])))
 )]
 pub async fn forgive(program: Program, body: UnreadBody<ForgiveBody>) -> Result<HttpResponse, Problem> {
     let realm = program.guard()?;

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::custom::CustomRequest;
 use crate::web::http::api::quota;
 use crate::web::http::client::SubjectBytes;
-use crate::web::http::describe::{self, BODY, TOKEN};
+use crate::web::http::describe;
 use crate::web::http::{Problem, SecretField, UnreadBody};
 use crate::web::programs::Program;
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
@@ -119,8 +119,6 @@ struct LimitCall<'a> {
         body = Hit,
         headers(("RateLimitPolicy"), ("RateLimit"))
     )),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
 pub async fn reserve(
     program: Program,
@@ -167,8 +165,6 @@ pub async fn reserve(
         body = Peeked,
         headers(("RateLimitPolicy"), ("RateLimit"))
     )),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
 pub async fn peek(
     program: Program,
@@ -198,8 +194,6 @@ pub async fn peek(
     params(("name" = String, Path, description = "A custom limit, without `custom.`.", example = "reply")),
     request_body = HitReturned,
     responses((status = 204, description = "The hit does not count, or no longer.")),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
 pub async fn refund(
     program: Program,

@@ -11,6 +11,7 @@ use crate::accounts::{ProgramScope, Realm, TokenBearer};
 use crate::captcha::RedeemResult;
 use crate::config::LiveSettings;
 use crate::web::http::challenge::BUSY;
+use crate::web::http::row::{Argument, Caller, Checks, RowFacts};
 use crate::web::http::{
     CaptchaSolution, ChallengeContext, ClientAddress, Problem, Requester, SecretField, Services,
     ServicesData, TrustedProxies, app_data, extract,
@@ -23,7 +24,8 @@ pub mod relay;
 pub mod verifications;
 pub mod wforce;
 
-/// Has a valid token, or is refused before anything is read of what it sends.
+/// A program whose token opens the row of its call, or it is refused before anything is read of what it sends. As a handler's
+/// argument.
 pub struct Program {
     pub sender: Requester,
     pub services: ServicesData,
@@ -31,35 +33,65 @@ pub struct Program {
 }
 
 impl Program {
-    pub async fn of(request: &HttpRequest) -> Result<Self, Problem> {
+    async fn of(request: &HttpRequest) -> Result<Self, Problem> {
         let (services, edge) = app_data(request)?;
         let sender = Requester::of(request, edge.clone());
-        let bearer = extract::admit_token(request, services, sender.client).await?;
-        Ok(Self { sender, services: services.clone(), bearer })
+        let caller = RowFacts::of(request).ok_or(Problem::Internal)?.caller;
+        let bearer = match caller {
+            Caller::MailServer => extract::admit_program(request, services, sender.client).await?,
+            _ => extract::admit_token(request, services, sender.client).await?,
+        };
+        let opens = match caller {
+            Caller::Program(kind) => bearer.scopes.program(kind).is_some(),
+            Caller::MailServer => bearer.scopes.program(ProgramScope::Guard).is_some(),
+            // What limits there are is nobody else's to know.
+            Caller::LimitUser => {
+                request.match_info().get("name").is_some_and(|name| bearer.scopes.hold(name))
+            }
+            _ => return Err(Problem::Internal),
+        };
+        if opens {
+            Ok(Self { sender, services: services.clone(), bearer })
+        } else {
+            Err(Problem::InsufficientScope)
+        }
     }
 
     /// `guard:NAME`: it asks before it looks at passwords.
     pub fn guard(&self) -> Result<&Realm, Problem> {
-        self.bearer.scopes.program(ProgramScope::Guard).ok_or(Problem::InsufficientScope)
+        self.realm(ProgramScope::Guard)
     }
 
     /// `verify:NAME`: it may have codes sent, and checks them.
     pub fn verify(&self) -> Result<&Realm, Problem> {
-        self.bearer.scopes.program(ProgramScope::Verify).ok_or(Problem::InsufficientScope)
+        self.realm(ProgramScope::Verify)
     }
 
     /// `relay:NAME`: an identity provider whose codes are sent.
     pub fn relay(&self) -> Result<&Realm, Problem> {
-        self.bearer.scopes.program(ProgramScope::Relay).ok_or(Problem::InsufficientScope)
+        self.realm(ProgramScope::Relay)
     }
 
-    /// A custom limit; what limits there are is nobody else's to know.
+    fn realm(&self, kind: ProgramScope) -> Result<&Realm, Problem> {
+        self.bearer.scopes.program(kind).ok_or(Problem::InsufficientScope)
+    }
+
+    /// A custom limit that the program may use.
     pub fn limit(&self, name: &str) -> Result<Limit, Problem> {
         if !self.bearer.scopes.hold(name) {
             return Err(Problem::InsufficientScope);
         }
         self.services.live.snapshot().limits.custom.get(name).cloned().ok_or(Problem::UnknownLimit)
     }
+}
+
+impl Argument for Program {
+    const CHECKS: &'static [Checks] = &[Checks::Program];
+}
+
+/// For a handler with its own answer to a refusal.
+impl Argument for Result<Program, Problem> {
+    const CHECKS: &'static [Checks] = &[Checks::Program];
 }
 
 impl FromRequest for Program {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::config::LiveSettings;
 use crate::sms::{MessagePurpose, Phone, RequestedMessage, SendOutcome, SmsCode};
-use crate::web::http::describe::{self, BODY, NUMBER, PROGRAM};
+use crate::web::http::describe::{self, NUMBER};
 use crate::web::http::extract::parse_phone;
 use crate::web::http::{ClientAddress, Problem, Requester, SecretField, Services, ServicesData, UnreadBody};
 use crate::web::programs::Program;
@@ -121,15 +121,22 @@ struct RelayedCode<'a> {
     params(("name" = String, Path, description = "As in the token's scope.")),
     request_body = LogtoBody,
     responses((status = 200, description = "Sent, or perhaps sent.", body = RelayedBody)),
-    security(("token" = [])),
     extensions(
         ("x-never-says-when" = json!(true)),
-        ("x-problems" = json!([BODY, PROGRAM, NUMBER, "denied"]))
+        ("x-problems" = json!([NUMBER, "denied"]))
     )
 )]
-pub async fn logto(request: HttpRequest, name: Path<String>, body: Result<Bytes, Error>) -> HttpResponse {
+pub async fn logto(
+    program: Result<Program, Problem>,
+    name: Path<String>,
+    body: Result<Bytes, Error>,
+) -> HttpResponse {
     let relayed = async {
-        let Program { sender, services, .. } = &program_of(&request, &name).await?;
+        let program = program?;
+        if program.relay()?.as_str() != *name {
+            return Err(Problem::InsufficientScope);
+        }
+        let Program { sender, services, .. } = &program;
         let body = body.map_err(|_| Problem::PayloadTooLarge)?;
         let said: LogtoBody = read(&body)?;
         let code = said.payload.code.as_ref().and_then(|code| SmsCode::relayed(code.expose()));
@@ -165,7 +172,7 @@ pub async fn logto(request: HttpRequest, name: Path<String>, body: Result<Bytes,
     responses((status = 200, description = "Sent, or perhaps sent.", body = RelayedBody)),
     extensions(
         ("x-never-says-when" = json!(true)),
-        ("x-problems" = json!([BODY, NUMBER, "invalid-signature", "denied", "throttled", "unavailable"]))
+        ("x-problems" = json!([NUMBER, "invalid-signature", "denied", "throttled", "unavailable"]))
     )
 )]
 pub async fn supabase(
@@ -213,8 +220,7 @@ pub async fn supabase(
     params(("id" = String, Path, description = "As it was given.", pattern = "^[0-9a-f]{32}$")),
     request_body = RelayOutcomeBody,
     responses((status = 204, description = "Noted.")),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, PROGRAM, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn outcome(
     program: Program,
@@ -233,12 +239,6 @@ pub async fn outcome(
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
-}
-
-/// The provider whose token was sent, if it is for the relay of this name.
-async fn program_of(request: &HttpRequest, name: &str) -> Result<Program, Problem> {
-    let program = Program::of(request).await?;
-    if program.relay()?.as_str() == name { Ok(program) } else { Err(Problem::InsufficientScope) }
 }
 
 /// All lines of a header as one list (RFC 9110, 5.3), so that no line of several is believed alone.

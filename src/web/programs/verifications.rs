@@ -10,7 +10,7 @@ use crate::denied::Denied;
 use crate::sms::{ProgramPurpose, RequestedMessage, SendOutcome, TurnResult, VerificationOutcome};
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::http::api::{limited, refused};
-use crate::web::http::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
+use crate::web::http::describe::{self, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::{
     CaptchaSolution, ChallengeContext, Locale, Problem, SecretField, UnreadBody, WebResult,
@@ -111,10 +111,7 @@ fn approved() -> utoipa::openapi::schema::ObjectBuilder {
         body = VerificationSent,
         headers(("RateLimitPolicy"))
     )),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([
-        BODY, PROGRAM, NUMBER, "denied", "captcha-required", "captcha-invalid"
-    ])))
+    extensions(("x-problems" = json!([NUMBER, "denied", "captcha-required", "captcha-invalid"])))
 )]
 pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<VerificationBody>) -> WebResult {
     let name = program.verify()?;
@@ -195,8 +192,7 @@ pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<Veri
         body = ApprovedBody,
         headers(("RateLimitPolicy"))
     )),
-    security(("token" = [])),
-    extensions(("x-problems" = json!([BODY, PROGRAM, "invalid-code", "not-found", "lapsed"])))
+    extensions(("x-problems" = json!(["invalid-code", "not-found", "lapsed"])))
 )]
 pub async fn check(program: Program, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
     let name = program.verify()?.as_str();

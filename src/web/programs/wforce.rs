@@ -4,6 +4,7 @@
 //! Unless `auth_policy_reject_on_fail` is set, Dovecot takes every answer but 200 for a yes. So everything that a client
 //! of the mail server can cause, such as a name that is none, is answered by 200 and −1.
 
+use crate::web::programs::Program;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,14 +12,11 @@ use actix_web::HttpResponse;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
-use crate::accounts::{ProgramScope, Realm, RealmLogin};
+use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
 use crate::login::{AttemptOutcome, PolicyAttempt};
-use crate::web::http::extract;
 use crate::web::http::problem::log_failure;
-use crate::web::http::{
-    ClientAddress, Locale, Problem, Requester, SecretField, Services, ServicesData, UnreadBody, WebContext,
-};
+use crate::web::http::{ClientAddress, Locale, Problem, SecretField, Services, UnreadBody, WebContext};
 
 /// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
 /// need six characters for a byte.
@@ -63,23 +61,21 @@ struct Acknowledgement {
 }
 
 pub async fn take(
-    sender: Requester,
+    mail_server: Result<Program, Problem>,
     body: UnreadBody<PolicyFields, LONGEST>,
-    services: ServicesData,
 ) -> HttpResponse {
     // A mail server reads no pages.
-    answer(&sender, body, &services).await.unwrap_or_else(|problem| problem.respond())
+    let answer = async { answer(&mail_server?, body).await };
+    answer.await.unwrap_or_else(|problem| problem.respond())
 }
 
 async fn answer(
-    mail_server: &Requester,
+    mail_server: &Program,
     body: UnreadBody<PolicyFields, LONGEST>,
-    services: &Services,
 ) -> Result<HttpResponse, Problem> {
-    let (request, edge) = (mail_server.request(), &mail_server.edge);
-    let bearer = extract::admit_program(request, services, mail_server.client).await?;
-    let realm = bearer.scopes.program(ProgramScope::Guard).ok_or(Problem::InsufficientScope)?;
-    let (command, locale) = parse_query(request.query_string());
+    let Program { sender, services, .. } = mail_server;
+    let (realm, edge) = (mail_server.guard()?, &sender.edge);
+    let (command, locale) = parse_query(sender.request().query_string());
     let fields = body.read().await.ok();
     let asked = fields.as_ref().and_then(|fields| parse(fields, realm, services, edge));
     match (command.ok_or_else(unknown_command)?, asked) {

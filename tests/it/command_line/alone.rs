@@ -37,3 +37,19 @@ async fn a_second_instance_with_memory_is_not_ready_until_the_first_has_gone_and
     assert_eq!(waiting.client().get("/readyz").await.status, 200);
     assert_eq!(waiting.client().login("boss", PASSWORD).await.status, 200);
 }
+
+/// As the first process of a container has to: nothing else ends it.
+#[tokio::test]
+async fn an_instance_that_waits_ends_when_it_is_told_to() {
+    for signal in ["TERM", "INT"] {
+        let (first, mut second) = (Home::new(), Home::new());
+        let database = first.path("data/gatehouse.db");
+        second.set("GATEHOUSE__DATABASE__URL", format!("sqlite://{}", database.display()));
+        second.set("GATEHOUSE__SECRETS__KEY_FILE", first.path("data/secret.key").display().to_string());
+        let _running = first.start(&["serve"]).await;
+        let mut waiting = second.begin(&["serve"]);
+        waiting.until("it waits", |waiting| waiting.stderr().contains(TOLD)).await;
+        waiting.signal(signal);
+        assert_eq!(waiting.ended().await.code(), Some(0), "{}", waiting.stderr());
+    }
+}

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::app::Answer;
 
 pub fn document() -> Value {
-    gatehouse::web::openapi::DOCUMENT.clone()
+    gatehouse::routes::DOCUMENT.clone()
 }
 
 /// The target of a `$ref`.

@@ -322,7 +322,8 @@ pub fn address() -> Vec<u8> {
 
 /// A mobile number that no other test has, in a block of its own: it shares no budget with those before it.
 pub fn phone() -> Phone {
-    static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(Entropy::Os.bytes())));
+    static NEXT: LazyLock<AtomicU32> =
+        LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(Entropy::Os.bytes())));
     let block = NEXT.fetch_add(1, Ordering::SeqCst) % 10_000;
     let last = u32::from_be_bytes(Entropy::Os.bytes()) % 10_000;
     number_of(&format!("+86138{block:04}{last:04}"))

@@ -13,9 +13,9 @@ use crate::audit::words_of;
 use crate::sms::Phone;
 use crate::unseen::is_seen_whole;
 use crate::web::console::accounts::{change, change_groups, found, set_profile_of};
-use crate::web::console::guard::{Admin, ChangeAccounts, Permitted, ReadAccounts};
+use crate::web::console::guard::{Admin, Permitted};
 use crate::web::console::{LONGEST_REASON, read_cursor, read_filter, read_page_size};
-use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::describe::{self, ChangeReason};
 use crate::web::http::{Moment, Problem, ServicesData, UnreadBody};
 
 #[derive(Deserialize, IntoParams)]
@@ -174,11 +174,10 @@ pub struct AccountChangeRequest {
     tag = "admin",
     params(AccountQuery),
     responses((status = 200, description = "A page of them.", body = AccountList)),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input", "invalid-phone"])))
+    extensions(("x-problems" = json!(["invalid-input", "invalid-phone"])))
 )]
 pub async fn list(
-    _: Permitted<ReadAccounts>,
+    _: Permitted,
     wanted: Query<AccountQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
@@ -212,14 +211,9 @@ pub async fn list(
     tag = "admin",
     params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
     responses((status = 200, description = "Its state.", body = AccountBody)),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
-pub async fn show(
-    _: Permitted<ReadAccounts>,
-    id: Path<String>,
-    services: ServicesData,
-) -> Result<HttpResponse, Problem> {
+pub async fn show(_: Permitted, id: Path<String>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let account = found(&services, &id).await?;
     let factors = services.factor_verifier.factors().of(account.id).await?;
     let factor = factors.methods().into_iter().find(|factor| *factor != Factor::Recovery);
@@ -251,13 +245,10 @@ pub async fn show(
     ),
     request_body = AccountChangeRequest,
     responses((status = 204, description = "It is so.")),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([
-        ADMIN, SCOPED, CHANGE, BODY, "not-found", "last-administrator", "no-password"
-    ])))
+    extensions(("x-problems" = json!(["not-found", "last-administrator", "no-password"])))
 )]
 pub async fn act(
-    permitted: Permitted<ChangeAccounts>,
+    permitted: Permitted,
     path: Path<(String, String)>,
     body: UnreadBody<AccountChangeRequest>,
 ) -> Result<HttpResponse, Problem> {
@@ -286,11 +277,10 @@ pub async fn act(
     params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
     request_body = AccountChangeRequest,
     responses((status = 204, description = "It is so.")),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn clear_factors(
-    permitted: Permitted<ChangeAccounts>,
+    permitted: Permitted,
     id: Path<String>,
     body: UnreadBody<AccountChangeRequest>,
 ) -> Result<HttpResponse, Problem> {
@@ -306,14 +296,9 @@ pub async fn clear_factors(
     tag = "admin",
     params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
     responses((status = 200, description = "Their names.", body = GroupsBody)),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
-pub async fn groups(
-    _: Permitted<ReadAccounts>,
-    id: Path<String>,
-    services: ServicesData,
-) -> Result<HttpResponse, Problem> {
+pub async fn groups(_: Permitted, id: Path<String>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let account = found(&services, &id).await?;
     let groups = services.accounts.groups(account.id).await?;
     Ok(HttpResponse::Ok().json(GroupsBody { groups: groups.names().map(str::to_owned).collect() }))
@@ -330,11 +315,10 @@ pub async fn groups(
     params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
     request_body = GroupsChangeRequest,
     responses((status = 204, description = "It is so.")),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn set_groups(
-    permitted: Permitted<ChangeAccounts>,
+    permitted: Permitted,
     id: Path<String>,
     body: UnreadBody<GroupsChangeRequest>,
 ) -> Result<HttpResponse, Problem> {
@@ -360,11 +344,10 @@ pub async fn set_groups(
     params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
     request_body = ProfileRequest,
     responses((status = 204, description = "It is so.")),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn set_profile(
-    permitted: Permitted<ChangeAccounts>,
+    permitted: Permitted,
     id: Path<String>,
     body: UnreadBody<ProfileRequest>,
 ) -> Result<HttpResponse, Problem> {

@@ -24,7 +24,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let has_more = sizes.len() > A_PAGE as usize;
     sizes.truncate(A_PAGE as usize);
     let last = sizes.last().filter(|_| has_more).map(|(name, _)| name.clone());
-    let live = request.services.live.snapshot();
+    let live = request.visit.settings(&request.services);
     let mut rows: BTreeMap<String, u64> =
         sizes.into_iter().map(|(name, count)| (name, count.unsigned_abs())).collect();
     for name in live.apps.all().iter().flat_map(|app| app.listed()).filter_map(group_of) {
@@ -58,7 +58,7 @@ pub async fn one(request: AdminRequest, name: Path<String>, query: Query<FormPai
         layout: request.layout(after.map_or_else(|| format!("{HERE}/{name}"), here)),
         size: grouped(accounts.group_size(&name).await?),
         next: members.next.map(here),
-        apps: naming(&request.services.live.snapshot().apps, &name).collect(),
+        apps: naming(&request.visit.settings(&request.services).apps, &name).collect(),
         members: members.entries,
         is_first: after.is_none(),
         name,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use askama::Template;
 use strum::VariantArray;
 use url::form_urlencoded;
@@ -14,13 +14,12 @@ use crate::accounts::{
     AccountState, AccountTotals, Factor, Groups, ListedAccount,
 };
 use crate::sms::Phone;
-use crate::web::console::guard::AdminRequest;
+use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::console::limit_text::grouped;
 use crate::web::console::{FormProblem, confirm, list_href};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::{Flash, Layout, Services, WebError, WebResult};
 
-const CHOSEN: &str = "/admin/accounts/chosen";
 /// Groups that the filter suggests.
 const SUGGESTED: u32 = 100;
 
@@ -31,13 +30,14 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 }
 
 /// `POST /admin/accounts`: finds accounts. What somebody typed does not appear in a URL, so there is no next page.
-pub async fn find(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    if !request.sends_own_form(&pairs) {
-        let page = AccountsView::new(&request, &[], "").await?;
+pub async fn find(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    if !posted.is_ours() {
+        let page = AccountsView::new(request, &[], "").await?;
         let problem = Some(AccountProblem::Form(FormProblem::Expired));
         return Ok(request.visit.page(StatusCode::FORBIDDEN, &AccountsView { problem, ..page }));
     }
-    let page = AccountsView::new(&request, &[], asked(&pairs).as_str()).await?;
+    let page = AccountsView::new(request, &[], asked(pairs).as_str()).await?;
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
@@ -74,13 +74,14 @@ impl ChosenAct {
 }
 
 /// `POST /admin/accounts/chosen`: the same for each of the accounts, with one reason and a confirmed password.
-pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let reason = request.reason(&pairs);
+pub async fn act_on_chosen(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let reason = posted.reason();
     // It was sent with the page; nothing else is led to.
-    let here = value(&pairs, "here").strip_prefix(HERE).and_then(|query| query.strip_prefix('?'));
+    let here = value(pairs, "here").strip_prefix(HERE).and_then(|query| query.strip_prefix('?'));
     let query: FormPairs = form_urlencoded::parse(here.unwrap_or_default().as_bytes()).into_owned().collect();
     let again = async |problem: AccountProblem| -> WebResult {
-        let view = AccountsView::new(&request, &query, &asked(&pairs)).await?;
+        let view = AccountsView::new(request, &query, &asked(pairs)).await?;
         let (status, sent) = (problem.status(), pairs.to_vec());
         Ok(request.visit.page(status, &AccountsView { problem: Some(problem), sent, ..view }))
     };
@@ -91,7 +92,7 @@ pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> Web
             request.services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none()),
         );
     }
-    let act = match ChosenAct::parse(&pairs) {
+    let act = match ChosenAct::parse(pairs) {
         _ if reason == Err(FormProblem::Expired) => Err(AccountProblem::Form(FormProblem::Expired)),
         _ if accounts.is_empty() => Err(AccountProblem::NoneChosen),
         Ok(ChosenAct::Disable) if accounts.iter().any(|account| account.id == request.admin.account.id) => {
@@ -126,7 +127,7 @@ pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> Web
         };
         Ok(request.visit.see_other(&read(&query).href(None), Some(flash)))
     });
-    confirm::confirmed(&request, CHOSEN, &pairs, run).await
+    confirm::confirmed(&posted, run).await
 }
 
 /// What a list shows, in which order, as its URL says. A word that it does not know says nothing.

@@ -7,7 +7,7 @@ pub mod list;
 use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Path};
+use actix_web::web::Path;
 use askama::Template;
 use serde_json::json;
 use strum::VariantArray;
@@ -19,9 +19,9 @@ use crate::accounts::{
 use crate::audit::{Action, AuditEvent, Outcome, SubjectKind};
 use crate::db::DbError;
 use crate::web::console::confirm;
-use crate::web::console::guard::{Admin, AdminRequest};
+use crate::web::console::guard::{Admin, AdminForm, AdminRequest};
 use crate::web::console::{FormProblem, subject_link};
-use crate::web::form::{FormPairs, value};
+use crate::web::form::value;
 use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
@@ -110,9 +110,10 @@ pub async fn one(request: AdminRequest, id: Path<String>) -> WebResult {
 }
 
 /// `POST /admin/accounts/{id}/{act}`, with a reason and a confirmed password; to delete it, also with its name.
-pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: Form<FormPairs>) -> WebResult {
+pub async fn act(posted: AdminForm, path: Path<(String, String)>) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
     let (id, act) = path.into_inner();
-    let reason = request.reason(&pairs);
+    let reason = posted.reason();
     let act: AccountAct = act.parse().map_err(|_| Problem::NotFound)?;
     let account = by_id(&request.services, &id).await?;
     let done = || match act {
@@ -134,10 +135,9 @@ pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: For
         Err(problem) => return again(AccountProblem::Form(problem)).await,
     };
     let is_named = |typed: &str| Username::parse(typed.trim()).is_ok_and(|name| name == account.login);
-    if act == AccountAct::Delete && !is_named(value(&pairs, "account_name")) {
+    if act == AccountAct::Delete && !is_named(value(pairs, "account_name")) {
         return again(AccountProblem::NameWrong).await;
     }
-    let target = format!("{HERE}/{id}/{}", act.into_str());
     let act = Box::pin(async {
         match change(&request.admin, &account, act, &reason).await? {
             AccountChange::Done | AccountChange::Unchanged => Ok(done()),
@@ -146,7 +146,7 @@ pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: For
             _ => Err(Problem::NotFound.into()),
         }
     });
-    confirm::confirmed(&request, &target, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 /// What the next page says.
@@ -164,10 +164,11 @@ const fn said_of(act: AccountAct) -> Flash {
 }
 
 /// `POST /admin/accounts/{id}/groups`, with a reason and a confirmed password.
-pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<FormPairs>) -> WebResult {
-    let reason = request.reason(&pairs);
+pub async fn set_groups(posted: AdminForm, id: Path<String>) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let reason = posted.reason();
     let account = found(&request.services, &id).await?;
-    let typed = value(&pairs, "groups");
+    let typed = value(pairs, "groups");
     let again = async |problem: AccountProblem| -> WebResult {
         let view = view(&request, account.clone()).await?;
         let status = problem.status();
@@ -185,7 +186,6 @@ pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<For
         Ok(read) => read,
         Err(problem) => return again(problem).await,
     };
-    let target = format!("{HERE}/{id}/{GROUPS}");
     let act = Box::pin(async {
         match change_groups(&request.admin, &account, &reason, |_| groups).await? {
             AccountChange::NewGroups { .. } | AccountChange::Unchanged => {
@@ -194,17 +194,18 @@ pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<For
             _ => Err(Problem::NotFound.into()),
         }
     });
-    confirm::confirmed(&request, &target, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 /// `POST /admin/accounts/{id}/profile`, with a reason and a confirmed password.
-pub async fn set_profile(request: AdminRequest, id: Path<String>, pairs: Form<FormPairs>) -> WebResult {
-    let reason = request.reason(&pairs);
+pub async fn set_profile(posted: AdminForm, id: Path<String>) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let reason = posted.reason();
     let account = found(&request.services, &id).await?;
     let typed = TypedProfile {
-        email: value(&pairs, "email").trim().to_owned(),
-        email_verified: !value(&pairs, "email_verified").is_empty(),
-        name: value(&pairs, "name").trim().to_owned(),
+        email: value(pairs, "email").trim().to_owned(),
+        email_verified: !value(pairs, "email_verified").is_empty(),
+        name: value(pairs, "name").trim().to_owned(),
     };
     let filled = |text| Some(text).filter(|text: &&str| !text.is_empty());
     let profile = Profile::parse(filled(&typed.email), typed.email_verified, filled(&typed.name));
@@ -223,7 +224,6 @@ pub async fn set_profile(request: AdminRequest, id: Path<String>, pairs: Form<Fo
             return Ok(request.visit.page(status, &view));
         }
     };
-    let target = format!("{HERE}/{id}/{PROFILE}");
     let act = Box::pin(async {
         match set_profile_of(&request.admin, &account, &profile, Some(&reason)).await? {
             AccountChange::NewProfile(_) | AccountChange::Unchanged => {
@@ -233,7 +233,7 @@ pub async fn set_profile(request: AdminRequest, id: Path<String>, pairs: Form<Fo
             _ => Err(Problem::NotFound.into()),
         }
     });
-    confirm::confirmed(&request, &target, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, WebError> {

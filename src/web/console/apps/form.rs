@@ -16,10 +16,10 @@ use crate::config::{Apps, apps_toml};
 use crate::tuning::{DraftError, with_app};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{APPS, Act, Controls, DraftBody, Trial, read_draft, submitted};
-use crate::web::console::guard::AdminRequest;
+use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{ErrorKind, ErrorPage, Layout, Problem, UnreadBody, WebResult};
+use crate::web::http::{ErrorKind, ErrorPage, Layout, Problem, WebResult};
 
 const HERE: &str = "/admin/apps/form";
 /// Groups to choose from, and accounts that are suggested. Others are typed.
@@ -45,15 +45,16 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 }
 
 /// `POST /admin/apps/form`
-pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
-    let (pairs, current) = (sent.read_form().await?, request.services.tuning.current());
-    let (name, mut controls) = (value(&pairs, "app").to_owned(), Controls::read(&pairs));
-    if controls.pressed == "enter" && !value(&pairs, "more").trim().is_empty() {
+pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let current = request.services.tuning.current();
+    let (name, mut controls) = (value(pairs, "app").to_owned(), Controls::read(pairs));
+    if controls.pressed == "enter" && !value(pairs, "more").trim().is_empty() {
         // Names that are typed there are added first, as by the button beside it.
         controls.act = Act::Try;
     }
     let before = AppForm::of(&current.live.apps, &name);
-    let mut form = AppForm::read(&pairs, before.as_ref());
+    let mut form = AppForm::read(pairs, before.as_ref());
     match (controls.act, before) {
         (Act::AddRule, _) => form.parts.push(PartForm::default()),
         (Act::RemoveRule(index), _) if index < form.parts.len() => drop(form.parts.remove(index)),
@@ -72,7 +73,7 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_
         read_draft(&request.admin, move |_| with_app(&toml, &name, table.as_deref())).await
     };
     let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    submitted(&request, &APPS, &pairs, controls, page, draft, attempt).await
+    submitted(&posted, &APPS, controls, page, draft, attempt).await
 }
 
 /// An application as it is typed: it has the keys of the document, and no value is checked.

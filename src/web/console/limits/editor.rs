@@ -6,7 +6,7 @@ use std::iter;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Path};
+use actix_web::web::Path;
 use askama::Template;
 use gatehouse_limiter::{CalendarUnit, Limit, LimitMode, MOST_RULES, Rule};
 use rust_i18n::t;
@@ -17,11 +17,11 @@ use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, PreviewProgress, with_limit};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, read_draft, submitted};
-use crate::web::console::guard::AdminRequest;
+use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::console::limit_text::{about, grouped, sentences, title};
-use crate::web::form::{FormPairs, value};
+use crate::web::form::value;
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{ErrorKind, ErrorPage, Layout, UnreadBody, WebResult};
+use crate::web::http::{ErrorKind, ErrorPage, Layout, WebResult};
 
 /// `GET /admin/limits/edit/{limit}`
 pub async fn show(request: AdminRequest, name: Path<String>) -> WebResult {
@@ -56,9 +56,9 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 }
 
 /// `POST /admin/limits/edit/{limit}`
-pub async fn submit(request: AdminRequest, name: Path<String>, Form(pairs): Form<FormPairs>) -> WebResult {
-    let asked = asks_for_progress(&pairs);
-    telling(asked, |progress| submitted_form(request, name, pairs, progress)).await
+pub async fn submit(posted: AdminForm, name: Path<String>) -> WebResult {
+    let asked = asks_for_progress(&posted.pairs);
+    telling(asked, |progress| submitted_form(posted, name, progress)).await
 }
 
 /// Only the script does, and only for a trial, which needs no button.
@@ -66,15 +66,11 @@ fn asks_for_progress(pairs: &[(String, String)]) -> bool {
     !value(pairs, "progress").is_empty() && value(pairs, "do").is_empty()
 }
 
-async fn submitted_form(
-    request: AdminRequest,
-    name: Path<String>,
-    pairs: FormPairs,
-    progress: PreviewProgress,
-) -> WebResult {
+async fn submitted_form(posted: AdminForm, name: Path<String>, progress: PreviewProgress) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
     let current = request.services.tuning.current();
-    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&request))?;
-    let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
+    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(request))?;
+    let (mut form, controls) = (LimitForm::read(pairs), Controls::read(pairs));
     let stretch = controls.stretch;
     match controls.act {
         Act::AddRule => form.rows.push(RuleRow::default()),
@@ -86,13 +82,13 @@ async fn submitted_form(
         }
         Act::RemoveRule(_) | Act::Try | Act::Save | Act::Delete => {}
     }
-    let page = |controls, preview| respond(&request, &current, limit, form.clone(), controls, preview);
+    let page = |controls, preview| respond(request, &current, limit, form.clone(), controls, preview);
     let draft = async || {
         let (toml, table, name) = (limits_toml(&current.document), form.toml(&name), name.to_string());
         read_draft(&request.admin, move |_| with_limit(&toml, &name, &table)).await
     };
-    let attempt = async |draft| tried(&request, draft, stretch, progress).await;
-    submitted(&request, &LIMITS, &pairs, controls, page, draft, attempt).await
+    let attempt = async |draft| tried(request, draft, stretch, progress).await;
+    submitted(&posted, &LIMITS, controls, page, draft, attempt).await
 }
 
 /// `GET /admin/limits/toml`
@@ -105,22 +101,22 @@ pub async fn show_toml(request: AdminRequest) -> WebResult {
 }
 
 /// `POST /admin/limits/toml`
-pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
-    let pairs = form.read_form().await?;
-    let asked = asks_for_progress(&pairs);
-    telling(asked, |progress| submitted_document(request, pairs, progress)).await
+pub async fn submit_toml(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
+    let asked = asks_for_progress(&posted.pairs);
+    telling(asked, |progress| submitted_document(posted, progress)).await
 }
 
-async fn submitted_document(request: AdminRequest, pairs: FormPairs, progress: PreviewProgress) -> WebResult {
-    let sent = TomlDraft::read(&LIMITS, &pairs);
+async fn submitted_document(posted: AdminForm<DOCUMENT_LIMIT>, progress: PreviewProgress) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let sent = TomlDraft::read(&LIMITS, pairs);
     let show = |controls: Controls, preview| {
         let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
-    let attempt = async |draft| tried(&request, draft, sent.controls.stretch, progress).await;
+    let attempt = async |draft| tried(request, draft, sent.controls.stretch, progress).await;
     let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
-    submitted(&request, &LIMITS, &pairs, controls, show, draft, attempt).await
+    submitted(&posted, &LIMITS, controls, show, draft, attempt).await
 }
 
 #[derive(Template)]

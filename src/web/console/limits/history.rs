@@ -2,7 +2,7 @@
 //! pages and as calls.
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Path, Query};
+use actix_web::web::{Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,10 @@ use crate::web::console::document::{
     self, Controls, DiffKind, DiffLine, DocumentSaved, Precondition, all_mistakes, checked_reason, if_match,
     record_save, save_response,
 };
-use crate::web::console::guard::{Admin, AdminRequest, Permitted, ReadLimits, SaveLimits};
+use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::console::{FormProblem, read_cursor, read_filter};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::describe::ChangeReason;
 use crate::web::http::{
     ErrorKind, ErrorPage, Flash, Layout, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
@@ -117,16 +117,17 @@ async fn roll_back(admin: &Admin, change: &str, seen: &str, reason: &str) -> Res
 }
 
 /// `POST /admin/limits/rollback`
-pub async fn rollback(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let (controls, id) = (Controls::read(&pairs), value(&pairs, "change"));
+pub async fn rollback(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let (controls, id) = (Controls::read(pairs), value(pairs, "change"));
     let again = async |problem: FormProblem| -> WebResult {
-        let mut page = rollback_page(&request, id).await?;
+        let mut page = rollback_page(request, id).await?;
         page.layout.mistaken = problem == FormProblem::ReasonMissing;
         let status = problem.status();
         (page.controls.reason, page.controls.problem) = (controls.reason.clone(), Some(problem));
         Ok(request.visit.page(status, &page))
     };
-    if !request.sends_own_form(&pairs) {
+    if !posted.is_ours() {
         return again(FormProblem::Expired).await;
     }
     if controls.reason.is_empty() {
@@ -141,11 +142,11 @@ pub async fn rollback(request: AdminRequest, pairs: Form<FormPairs>) -> WebResul
             Err(SaveError::Stale { .. }) => again(FormProblem::Stale).await,
             Err(SaveError::Invalid(errors)) => again(FormProblem::Refused(all_mistakes(&errors))).await,
             Err(SaveError::Backend(reason)) => again(FormProblem::Refused(reason)).await,
-            Err(SaveError::NoSuchChange) => Ok(nothing(&request)),
+            Err(SaveError::NoSuchChange) => Ok(nothing(request)),
             Err(SaveError::Db(error)) => Err(error.into()),
         }
     });
-    confirm::confirmed(&request, "/admin/limits/rollback", &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 pub struct ChangeRow {
@@ -209,11 +210,10 @@ struct LimitChanges {
     tag = "admin",
     params(HistoryPageQuery),
     responses((status = 200, description = "A page of them.", body = LimitChanges)),
-    security(("session" = []), ("token" = ["limits:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
+    extensions(("x-problems" = json!(["invalid-input"])))
 )]
 pub async fn api_history(
-    _: Permitted<ReadLimits>,
+    _: Permitted,
     page: Query<HistoryPageQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
@@ -243,13 +243,10 @@ pub struct RollbackRequest {
     params(Precondition),
     request_body = RollbackRequest,
     responses(DocumentSaved),
-    security(("session" = []), ("token" = ["limits:write"])),
-    extensions(("x-problems" = json!([
-        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
-    ])))
+    extensions(("x-problems" = json!(["precondition-required", "precondition-failed", "not-saved"])))
 )]
 pub async fn api_rollback(
-    permitted: Permitted<SaveLimits>,
+    permitted: Permitted,
     request: HttpRequest,
     back: UnreadBody<RollbackRequest>,
 ) -> Result<HttpResponse, Problem> {

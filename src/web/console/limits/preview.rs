@@ -22,9 +22,8 @@ use crate::tuning::{DraftError, PreviewError, PreviewProgress, PreviewReport};
 use crate::web::console::RecordSpan;
 use crate::web::console::document::{BUSY_RETRY, DraftBody, LIMITS, SentDraft, Trial, read_draft};
 use crate::web::console::figures::DAY;
-use crate::web::console::guard::{Admin, AdminRequest, Permitted, TryLimits};
+use crate::web::console::guard::{Admin, AdminRequest, Permitted};
 use crate::web::console::limit_text::{grouped, title};
-use crate::web::http::describe::{ADMIN, BODY, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Locale, Problem, UnreadBody, WebResult};
 
@@ -233,11 +232,9 @@ pub struct PreviewRequest {
     tag = "admin",
     request_body = PreviewRequest,
     responses((status = 200, description = "What was recorded, and what the draft would have done.", body = PreviewReport)),
-    security(("session" = []), ("token" = ["limits:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
 pub async fn api_preview(
-    permitted: Permitted<TryLimits>,
+    permitted: Permitted,
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let (admin, PreviewRequest { limits: json, toml, span }) = permitted.read(wanted).await?;

@@ -13,10 +13,10 @@ use crate::config::LiveSettings;
 use crate::lookup::{LimitStatus, LookupSubject, RuleStatus, ScopeKind, ValueKind, kind_of};
 use crate::unseen::is_unseen;
 use crate::web::console::LONGEST_REASON;
-use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
+use crate::web::console::guard::Permitted;
 use crate::web::console::lookup::actor;
 use crate::web::console::lookup::subject::read_as;
-use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
+use crate::web::http::describe;
 use crate::web::http::{Problem, ServicesData};
 use crate::web::programs::limits::span;
 
@@ -117,11 +117,10 @@ pub struct Clearing {
         ("subject" = String, Path, description = SUBJECT, example = "alice")
     ),
     responses((status = 200, description = "Its log.", body = SubjectLog)),
-    security(("session" = []), ("token" = ["events:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, "unknown-limit", "unknown-subject"])))
+    extensions(("x-problems" = json!(["unknown-limit", "unknown-subject"])))
 )]
 pub async fn show(
-    _: Permitted<ReadSubjects>,
+    _: Permitted,
     path: Path<(String, String)>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
@@ -153,11 +152,10 @@ pub async fn show(
     ),
     request_body = Option<Clearing>,
     responses((status = 204, description = "The limit counts nothing of it.")),
-    security(("session" = []), ("token" = ["subjects:clear"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "unknown-limit", "unknown-subject"])))
+    extensions(("x-problems" = json!([CLEARING, "unknown-limit", "unknown-subject"])))
 )]
 pub async fn clear(
-    permitted: Permitted<ClearSubjects>,
+    permitted: Permitted,
     path: Path<(String, String)>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
@@ -188,11 +186,10 @@ pub async fn clear(
     ),
     request_body = Option<Clearing>,
     responses((status = 204, description = "The password signs in again.")),
-    security(("session" = []), ("token" = ["accounts:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
+    extensions(("x-problems" = json!([CLEARING, "not-found"])))
 )]
 pub async fn enable_password(
-    permitted: Permitted<ChangeAccounts>,
+    permitted: Permitted,
     path: Path<String>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use gatehouse_limiter::{Rule, RuleAction, window};
@@ -22,7 +22,7 @@ use crate::lookup::{
 use crate::web::console::confirm;
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
-use crate::web::console::guard::{Admin, AdminRequest};
+use crate::web::console::guard::{Admin, AdminForm, AdminRequest};
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::{FormProblem, subject_link};
@@ -31,8 +31,6 @@ use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebErro
 use crate::web::http::{cookies, page};
 
 const HERE: &str = "/admin/lookup";
-const CLEAR: &str = "/admin/lookup/clear";
-const ENABLE: &str = "/admin/lookup/enable";
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
 /// The longest valid subject in bytes: a realm, a name there, and a device id.
@@ -48,25 +46,25 @@ pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPai
 }
 
 /// `POST /admin/lookup`: the subject to look up. A cookie keeps it, not the URL.
-pub async fn ask(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let AdminRequest { visit, services, admin } = &request;
-    let asked = sent(&pairs);
+pub async fn ask(posted: AdminForm) -> WebResult {
+    let AdminRequest { visit, services, admin } = &posted.request;
+    let asked = sent(&posted.pairs);
     let page = LookupPage::new(visit, admin.login(), asked);
-    if !request.sends_own_form(&pairs) {
+    if !posted.is_ours() {
         return Ok(LookupPage { expired: true, ..page }.respond(visit));
     }
-    if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
+    if asked.is_empty() || subject::read(asked, &visit.settings(services)).is_none() {
         return Ok(LookupPage { unreadable: true, ..page }.respond(visit));
     }
     Ok(back_to(visit, asked, None))
 }
 
 /// `POST /admin/lookup/clear`
-pub async fn clear(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let AdminRequest { visit, services, admin } = &request;
-    let (asked, limit) = (sent(&pairs), value(&pairs, "limit"));
-    let live = services.live.snapshot();
-    let (subject, by) = act_on(&request, &live, &pairs, limit).await?;
+pub async fn clear(posted: AdminForm) -> WebResult {
+    let AdminRequest { visit, services, admin } = &posted.request;
+    let (asked, limit) = (sent(&posted.pairs), value(&posted.pairs, "limit"));
+    let live = visit.settings(services);
+    let (subject, by) = act_on(&posted, &live, limit).await?;
     let act = Box::pin(async {
         match services.lookup.clear(&live, limit, &subject, by).await {
             Ok(cleared) => {
@@ -80,31 +78,32 @@ pub async fn clear(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
             }
         }
     });
-    confirm::confirmed(&request, CLEAR, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 /// `POST /admin/lookup/enable`
-pub async fn enable(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let live = request.services.live.snapshot();
-    let (subject, by) = act_on(&request, &live, &pairs, ENABLING).await?;
+pub async fn enable(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let live = request.visit.settings(&request.services);
+    let (subject, by) = act_on(&posted, &live, ENABLING).await?;
     let act = Box::pin(async {
         let enabled = request.services.lookup.enable_password(&subject, by).await?;
         let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
-        Ok(back_to(&request.visit, sent(&pairs), Some(said)))
+        Ok(back_to(&request.visit, sent(pairs), Some(said)))
     });
-    confirm::confirmed(&request, ENABLE, &pairs, act).await
+    confirm::confirmed(&posted, act).await
 }
 
 /// On whom a form acts, and who does so for what reason; otherwise the page to show. `what` is the object of the reason.
 async fn act_on(
-    request: &AdminRequest,
+    posted: &AdminForm,
     live: &LiveSettings,
-    pairs: &[(String, String)],
     what: &str,
 ) -> Result<(LookupSubject, LookupActor), WebError> {
+    let AdminForm { request, pairs, .. } = posted;
     let AdminRequest { visit, services, admin } = request;
     let asked = sent(pairs);
-    let reason = match request.reason(pairs) {
+    let reason = match posted.reason() {
         Ok(reason) => reason,
         Err(FormProblem::Expired) => {
             let expired = |page| LookupPage { expired: true, ..page };

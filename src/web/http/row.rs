@@ -1,0 +1,372 @@
+//! One row for each method of a URL: its handler, who may call it, what keeps the pages of other sites out, what a refused
+//! network may reach, and its part of the OpenAPI document. The rows are in `routes`. A handler takes as arguments what its
+//! row asks for, which is checked when the table is made, so that none is reached without.
+
+use actix_web::http::Method;
+use actix_web::web::{Bytes, Data, Json, Path, Query, route};
+use actix_web::{Error, FromRequest, Handler, HttpRequest, Responder, Route, guard};
+use utoipa::__dev::{SchemaReferences, Tags};
+use utoipa::openapi::path::{HttpMethod, Operation};
+use utoipa::openapi::{RefOr, Schema};
+
+use crate::accounts::{AdminScope, ProgramScope};
+use crate::audit::Action;
+use crate::web::http::extract::UnreadBody;
+use crate::web::http::page::{PageRequest, Requester};
+use crate::web::http::services::Services;
+
+/// Who may call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    Anyone,
+    /// Anyone, and a member for a part of what can be asked.
+    MaybeMember,
+    /// Who is signed in, whatever they have to do first.
+    Session,
+    /// Who is signed in and chose their own password.
+    Member,
+    /// Who has taken the first step of a sign-in, by its cookie.
+    HalfSignIn,
+    /// An administrator; also a program with a token that has one of the scopes.
+    Admin(AccessKind, &'static [AdminScope]),
+    /// A program, by a token for a realm of this kind.
+    Program(ProgramScope),
+    /// The same for a mail server, which may send its token in other fields.
+    MailServer,
+    /// A program, by a token for the custom limit that the path names.
+    LimitUser,
+    /// A client of OpenID Connect, by its secret.
+    Client,
+    /// Who has an access token.
+    TokenHolder,
+    /// A program that signs what it sends.
+    Signer,
+    /// The SMS gateway, by what its reports prove.
+    Gateway,
+    /// A trusted proxy, for somebody at an application.
+    Proxy,
+    /// An address of `server.metrics_from`.
+    Monitoring,
+    /// A program on this machine.
+    ThisMachine,
+}
+
+/// What an administrator does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessKind {
+    Read,
+    /// Try a draft, or confirm the password.
+    Try,
+    /// Takes a password that was confirmed recently.
+    Change,
+}
+
+/// What keeps the pages of other sites from calling with somebody's cookies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It changes nothing.
+    Harmless,
+    /// A form of ours has a token of its browser, and says where it is from.
+    Form,
+    /// A call says where it is from, or is one that no form can make.
+    Call,
+    /// No cookie counts.
+    NoCookies,
+    /// It may be sent from elsewhere: why that does no harm.
+    Elsewhere(&'static str),
+}
+
+/// What a client of a network in `[access] deny` may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhileDenied {
+    #[default]
+    Nothing,
+    /// What a browser that an account knows may use.
+    KnownBrowser,
+    /// The same, if it is signed in.
+    KnownSession,
+    /// For monitoring and gateways, and what the page of the refusal is made of; and what proxies ask, since who is refused
+    /// here cannot sign in.
+    Everybody,
+}
+
+/// What a row says to the parts that its requests pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowFacts {
+    pub path: String,
+    pub caller: Caller,
+    pub origin: Origin,
+    pub while_denied: WhileDenied,
+    /// Open to an account that has to set a second factor up before everything else.
+    pub for_setup: bool,
+    /// The page that a form stands on, if not that of its own path.
+    pub page: Option<&'static str>,
+    /// The action of the record that a refused network tried.
+    pub attempts: Action,
+}
+
+/// All rows of a path, as data of its resource.
+pub struct RowsHere(Vec<(&'static [Method], RowFacts)>);
+
+impl RowsHere {
+    pub fn new(rows: &[Row]) -> Self {
+        Self(rows.iter().map(|row| (row.methods, row.facts.clone())).collect())
+    }
+}
+
+impl RowFacts {
+    /// The row of a request; that of another method if this one has none. None for a path that is in no row.
+    pub fn of(request: &HttpRequest) -> Option<&Self> {
+        let RowsHere(rows) = request.app_data::<RowsHere>()?;
+        let row = rows.iter().find(|(methods, _)| has(methods, request.method()));
+        row.or(rows.first()).map(|(_, facts)| facts)
+    }
+
+    /// The page that a form stands on.
+    pub fn page(&self) -> &str {
+        self.page.unwrap_or(&self.path)
+    }
+}
+
+/// What an argument of a handler sees to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checks {
+    /// There is a session.
+    Session,
+    /// There is a session of a member.
+    Member,
+    /// There is a session, of a member if the row says so.
+    Owner,
+    Admin,
+    Program,
+    /// A form is ours.
+    Form,
+    /// A call is not from the page of another site.
+    Call,
+}
+
+/// An argument of a handler.
+pub trait Argument {
+    const CHECKS: &'static [Checks] = &[];
+}
+
+impl Argument for PageRequest {}
+impl Argument for Requester {}
+impl Argument for HttpRequest {}
+impl Argument for Data<Services> {}
+impl Argument for Bytes {}
+impl Argument for Result<Bytes, Error> {}
+impl<T> Argument for Path<T> {}
+impl<T> Argument for Query<T> {}
+impl<T> Argument for Json<T> {}
+impl<T, const LIMIT: usize> Argument for UnreadBody<T, LIMIT> {}
+
+/// All arguments of a handler.
+pub trait Arguments: FromRequest + 'static {
+    fn checks() -> Vec<Checks>;
+}
+
+macro_rules! arguments {
+    ($($argument:ident)*) => {
+        impl<$($argument: Argument + FromRequest + 'static),*> Arguments for ($($argument,)*) {
+            fn checks() -> Vec<Checks> {
+                [$($argument::CHECKS),*].concat()
+            }
+        }
+    };
+}
+
+impl Arguments for () {
+    fn checks() -> Vec<Checks> {
+        Vec::new()
+    }
+}
+
+arguments!(A);
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+
+/// A call as its annotation describes it.
+pub struct DescribedCall {
+    pub method: HttpMethod,
+    pub tags: Vec<&'static str>,
+    pub operation: Operation,
+    pub schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+pub struct Row {
+    pub methods: &'static [Method],
+    pub facts: RowFacts,
+    pub call: Option<DescribedCall>,
+    /// It exists only where codes are sent.
+    pub needs_codes: bool,
+    /// At most so many bytes, where a handler takes them as they come.
+    pub reads: Option<usize>,
+    pub route: Route,
+}
+
+/// No methods are all.
+fn has(methods: &[Method], method: &Method) -> bool {
+    methods.is_empty() || methods.contains(method)
+}
+
+/// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
+const GET: &[Method] = &[Method::GET, Method::HEAD];
+
+impl Row {
+    pub fn new<F, A>(
+        methods: &'static [Method],
+        path: &str,
+        caller: Caller,
+        origin: Origin,
+        handler: F,
+    ) -> Self
+    where
+        F: Handler<A>,
+        A: Arguments,
+        F::Output: Responder + 'static,
+    {
+        check(path, caller, origin, &A::checks());
+        let asked = guard::fn_guard(move |request| has(methods, &request.head().method));
+        let facts = RowFacts {
+            path: path.to_owned(),
+            caller,
+            origin,
+            while_denied: WhileDenied::default(),
+            for_setup: false,
+            page: None,
+            attempts: Action::Request,
+        };
+        let route = route().guard(asked).to(handler);
+        Self { methods, facts, call: None, needs_codes: false, reads: None, route }
+    }
+
+    /// What is only shown.
+    pub fn get<F, A>(path: &str, caller: Caller, handler: F) -> Self
+    where
+        F: Handler<A>,
+        A: Arguments,
+        F::Output: Responder + 'static,
+    {
+        Self::new(GET, path, caller, Origin::Harmless, handler)
+    }
+
+    /// What a form of ours does.
+    pub fn form<F, A>(path: &str, caller: Caller, handler: F) -> Self
+    where
+        F: Handler<A>,
+        A: Arguments,
+        F::Output: Responder + 'static,
+    {
+        Self::new(&[Method::POST], path, caller, Origin::Form, handler)
+    }
+
+    /// A call of the API, whose annotation has its path and method.
+    pub fn call<C, F, A>(caller: Caller, handler: F) -> Self
+    where
+        C: utoipa::Path + SchemaReferences + Tags<'static>,
+        F: Handler<A>,
+        A: Arguments,
+        F::Output: Responder + 'static,
+    {
+        let [method] = &C::methods()[..] else { panic!("{}: a row has one method", C::path()) };
+        let (methods, origin): (&'static [Method], _) = match method {
+            HttpMethod::Get => (GET, Origin::Harmless),
+            HttpMethod::Post => (&[Method::POST], of_call(caller)),
+            HttpMethod::Put => (&[Method::PUT], of_call(caller)),
+            HttpMethod::Delete => (&[Method::DELETE], of_call(caller)),
+            _ => panic!("{}: a row has another method", C::path()),
+        };
+        let mut schemas = Vec::new();
+        C::schemas(&mut schemas);
+        let call =
+            DescribedCall { method: method.clone(), tags: C::tags(), operation: C::operation(), schemas };
+        Self { call: Some(call), ..Self::new(methods, &C::path(), caller, origin, handler) }
+    }
+
+    /// It exists only where codes are sent.
+    pub fn with_codes(self) -> Self {
+        Self { needs_codes: true, ..self }
+    }
+
+    pub fn reads(self, bytes: usize) -> Self {
+        Self { reads: Some(bytes), ..self }
+    }
+
+    pub const fn while_denied(mut self, reach: WhileDenied) -> Self {
+        self.facts.while_denied = reach;
+        self
+    }
+
+    /// Open to an account that has to set a second factor up before everything else.
+    pub const fn for_setup(mut self) -> Self {
+        self.facts.for_setup = true;
+        self
+    }
+
+    /// The form stands on this page.
+    pub const fn on(mut self, page: &'static str) -> Self {
+        self.facts.page = Some(page);
+        self
+    }
+
+    pub const fn attempts(mut self, action: Action) -> Self {
+        self.facts.attempts = action;
+        self
+    }
+}
+
+fn of_call(caller: Caller) -> Origin {
+    match caller {
+        Caller::Program(_) | Caller::LimitUser | Caller::Signer => Origin::NoCookies,
+        _ => Origin::Call,
+    }
+}
+
+/// A handler takes what its row asks for, and nothing that another row would.
+fn check(path: &str, caller: Caller, origin: Origin, checks: &[Checks]) {
+    let fits = |check: &Checks| match check {
+        Checks::Session => caller == Caller::Session,
+        Checks::Member => caller == Caller::Member,
+        Checks::Owner => matches!(caller, Caller::Session | Caller::Member),
+        Checks::Admin => matches!(caller, Caller::Admin(..)),
+        Checks::Program => {
+            matches!(caller, Caller::Program(_) | Caller::MailServer | Caller::LimitUser)
+        }
+        Checks::Form => origin == Origin::Form,
+        Checks::Call => origin == Origin::Call || origin == Origin::Harmless,
+    };
+    let wrong = checks.iter().find(|check| !fits(check));
+    assert!(
+        wrong.is_none(),
+        "{path}: the handler checks {wrong:?}, and its row says {caller:?} and {origin:?}"
+    );
+    let sees_to_caller = checks.iter().any(|check| !matches!(check, Checks::Form | Checks::Call));
+    let sees_to_origin = match origin {
+        Origin::Form => checks.contains(&Checks::Form),
+        Origin::Call => checks.contains(&Checks::Call),
+        Origin::Harmless | Origin::NoCookies | Origin::Elsewhere(_) => true,
+    };
+    let is_judged_inside = match caller {
+        Caller::Session
+        | Caller::Member
+        | Caller::Admin(..)
+        | Caller::Program(_)
+        | Caller::MailServer
+        | Caller::LimitUser => false,
+        Caller::Anyone
+        | Caller::MaybeMember
+        | Caller::HalfSignIn
+        | Caller::Client
+        | Caller::TokenHolder
+        | Caller::Signer
+        | Caller::Gateway
+        | Caller::Proxy
+        | Caller::Monitoring
+        | Caller::ThisMachine => true,
+    };
+    assert!(is_judged_inside || sees_to_caller, "{path}: the handler takes no {caller:?}");
+    assert!(sees_to_origin, "{path}: the handler does not look where a {origin:?} is from");
+}
