@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatehouse_limiter::{
-    AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, LogPeek, RebuildError,
-    Refusal, RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
+    AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, LogPeek, OwnedBucket,
+    RebuildError, Refusal, RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
 };
 
+use super::decide::{BudgetShare, Obstacle, SendPath};
 use super::ledger::{Ledger, LedgerPosition};
-use super::message_limits::{BudgetShare, MessageLimits, MessageLogs, ONCE};
+use super::message_limits::{MessageLimits, MessageLogs, ONCE};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
@@ -35,13 +36,12 @@ const OF_THE_ASKER: [LimitName; 6] = [
 ];
 
 pub enum BudgetAdmission {
-    /// It is in every log now.
+    /// It counts now.
     In(BudgetTicket),
-    Refused(String, Refusal),
+    /// A full rule, or a store that is out. It counts nowhere.
+    Met(Obstacle),
     /// The same request came before and is in the logs.
     Repeated,
-    /// The store is out, or its windows are not rebuilt yet.
-    Out(Option<StoreError>),
 }
 
 /// An admission, and the state of the store in which it is valid.
@@ -72,37 +72,42 @@ impl SmsBudgets {
         Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default(), given_up }
     }
 
-    /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
-    /// after.
-    pub async fn admit(&self, logs: &MessageLogs, share: BudgetShare, solved: bool) -> BudgetAdmission {
-        let buckets = logs.buckets(share);
+    /// A hit in every log that the path counts in at once, or in none. It is only returned if the store's windows were
+    /// complete before and after.
+    pub async fn admit(&self, logs: &MessageLogs, path: SendPath, solved: bool) -> BudgetAdmission {
+        self.try_to_admit(logs, path, solved).await.unwrap_or_else(|error| {
+            tracing::debug!(?error, "no message is sent while the window store is out");
+            BudgetAdmission::Met(Obstacle::StoreOut)
+        })
+    }
+
+    async fn try_to_admit(
+        &self,
+        logs: &MessageLogs,
+        path: SendPath,
+        solved: bool,
+    ) -> Result<BudgetAdmission, Option<StoreError>> {
+        let buckets = logs.at_once(path);
         for _ in 0..MOST_TRIES {
-            let generation = match self.complete(&logs.limits).await {
-                Ok(generation) => generation,
-                Err(error) => return BudgetAdmission::Out(error),
-            };
+            let generation = self.complete(&logs.limits).await?;
             let AdmittedHit { id: hit, at, noted, .. } =
-                match self.limiter.reserve_or_nothing(&buckets, solved).await {
-                    Ok(HitDecision::Admitted(admission)) => admission,
-                    Ok(HitDecision::Refused(refusal)) => {
+                match self.limiter.reserve_or_nothing(&buckets, solved).await.map_err(Some)? {
+                    HitDecision::Admitted(admission) => admission,
+                    HitDecision::Refused(refusal) => {
                         let limit = buckets[refusal.bucket].limit.name();
                         // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
                         if limit == ONCE || self.is_repeated(logs).await {
-                            return BudgetAdmission::Repeated;
+                            return Ok(BudgetAdmission::Repeated);
                         }
-                        return BudgetAdmission::Refused(limit.to_owned(), refusal);
+                        return Ok(BudgetAdmission::Met(Obstacle::Limit(limit.to_owned(), refusal)));
                     }
-                    Err(error) => return BudgetAdmission::Out(Some(error)),
                 };
-            let ticket = BudgetTicket { hit, at, noted, generation };
             if self.is_current(&logs.limits, generation).await {
-                return BudgetAdmission::In(ticket);
+                return Ok(BudgetAdmission::In(BudgetTicket { hit, at, noted, generation }));
             }
-            if let Err(error) = self.limiter.refund(&buckets, hit).await {
-                return BudgetAdmission::Out(Some(error));
-            }
+            self.limiter.refund(&buckets, hit).await.map_err(Some)?;
         }
-        BudgetAdmission::Out(None)
+        Err(None)
     }
 
     /// A slot for a guess, by windows that are complete.
@@ -155,21 +160,21 @@ impl SmsBudgets {
         }
     }
 
-    /// In a shortage: takes a hit in the logs of the first share that has room if the number belongs to an
-    /// account, and in logs that nobody reads if not. Returns the share; none if it is withheld.
+    /// In a shortage: takes a hit in the logs of the first share of the path that has room if the number is proven, and in
+    /// logs that nobody reads if not. Returns the share.
     pub async fn take(
         &self,
-        shares: &[BudgetShare],
         logs: &MessageLogs,
-        owned: bool,
+        path: SendPath,
+        proven: bool,
         hit: HitId,
     ) -> Result<BudgetShare, StoreError> {
-        for &share in shares {
-            let mut shared = logs.shared(share);
+        for &share in path.shares(logs.of_program) {
+            let mut shared: Vec<_> = logs.shared(share).iter().map(OwnedBucket::borrow).collect();
             if shared.is_empty() || (share == BudgetShare::SpentAsker && self.is_spent(&shared).await?) {
                 continue;
             }
-            if !owned {
+            if !proven {
                 // Each apart: two of them are of one limit.
                 for (place, log) in shared.iter_mut().enumerate() {
                     let nobody = [b"nobody ", &hit.0[..], &[place as u8]].concat();
@@ -177,7 +182,7 @@ impl SmsBudgets {
                 }
             }
             match self.limiter.reserve_by(&shared, hit).await? {
-                HitDecision::Admitted(_) if owned => return Ok(share),
+                HitDecision::Admitted(_) if proven => return Ok(share),
                 HitDecision::Admitted(_) => break,
                 HitDecision::Refused(_) => {}
             }
@@ -207,7 +212,7 @@ impl SmsBudgets {
     /// The gateway refused the message: the number got nothing, but the request still counts for the
     /// requester.
     pub async fn refund_all_but_asker(&self, logs: &MessageLogs, id: HitId) {
-        let mut buckets = logs.buckets(BudgetShare::Open);
+        let mut buckets = logs.all(BudgetShare::Open);
         buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
     }

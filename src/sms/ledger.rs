@@ -17,7 +17,7 @@ use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::brake::SmsBrakes;
-use super::message_limits::BudgetShare;
+use super::decide::BudgetShare;
 use super::{MessageId, MessagePurpose, hex};
 use crate::clock::{Clock, Micros};
 use crate::db::{self, Db, DbError, execute, from_row, on_db};

@@ -269,18 +269,6 @@ impl From<SendOutcome> for SendAnswer {
     }
 }
 
-impl From<Denied> for SendAnswer {
-    fn from(denied: Denied) -> Self {
-        SendOutcome::Denied(denied).into()
-    }
-}
-
-impl SendAnswer {
-    pub fn refused(limit: String, refusal: Refusal) -> Self {
-        Self { refusal: Some(refusal), ..Denied::by(limit, &refusal).into() }
-    }
-}
-
 /// Whether a message was handed to its gateway, or its caller has stopped waiting for it: whichever is first, and then
 /// for good. A provider that is told that nothing was sent forgets the code, so it must not arrive later.
 #[derive(Debug, Clone, Default)]

@@ -5,15 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gatehouse_limiter::middleware::RequestOrigin;
-use gatehouse_limiter::{
-    Bucket, Limit, LimitMode, OwnedBucket, Refusal, Rule, RuleAction, SubjectKey, window,
-};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use gatehouse_limiter::{Bucket, Limit, LimitMode, OwnedBucket, Rule, RuleAction, SubjectKey, window};
 
-use super::brake::BrakedPrefix;
+use super::decide::{BudgetShare, SendPath};
 use super::{ProgramKind, RequestedMessage};
 use crate::clock::Micros;
-use crate::config::{LimitName, Limits, LiveSettings};
+use crate::config::{Limits, LiveSettings};
 use crate::throttle::Limiter;
 
 pub const EVERYONE: &[u8] = b"everyone";
@@ -28,9 +25,6 @@ pub struct MessageLimits {
     relays: SenderLimits,
     /// The limit of wrong codes, whose windows are rebuilt with those of messages.
     pub guess: Limit,
-    /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
-    /// requests of strangers there must not lock out an owner.
-    asker: [Limit; 2],
     /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
     whole: Vec<Limit>,
@@ -44,12 +38,14 @@ struct SenderLimits {
     phone: Limit,
     /// Counts what one program sent to the number. Our own pages are challenged for all that it gets.
     phone_apart: Option<Limit>,
-    address: Limit,
-    network: Limit,
-    prefix: Limit,
-    total: Limit,
-    /// The total of this sender alone.
-    own_total: Limit,
+    /// Of the requester's address and network.
+    origin: [Limit; 2],
+    /// The same in a shortage. At our pages they count but refuse nothing: an address is shared, and requests of strangers
+    /// there must not lock out an owner. At a program a brake alone makes codes short, and withheld ones must not use up
+    /// its own budget.
+    origin_in_shortage: [Limit; 2],
+    /// Of the prefix, the total, and this sender alone.
+    open: [Limit; 3],
     once: Limit,
 }
 
@@ -57,7 +53,7 @@ struct SenderLimits {
 #[derive(Debug, Clone)]
 pub struct MessageLogs {
     pub limits: Arc<MessageLimits>,
-    of_program: bool,
+    pub of_program: bool,
     /// The log of the number, over everything that it gets.
     pub phone: OwnedBucket,
     phone_apart: Option<OwnedBucket>,
@@ -100,39 +96,41 @@ impl SenderLimits {
         Self {
             phone: sms_phone.clone(),
             phone_apart: None,
-            address: reduced(sms_address, open_part),
-            network: reduced(sms_network, open_part),
-            prefix: reduced(sms_prefix, open_part),
-            total: reduced(sms_total, open_part).unchallenged(),
-            own_total: reduced(sms_total, pages_part),
+            origin: [reduced(sms_address, open_part), reduced(sms_network, open_part)],
+            origin_in_shortage: [counting(sms_address), counting(sms_network)],
+            open: [
+                reduced(sms_prefix, open_part),
+                reduced(sms_total, open_part).unchallenged(),
+                reduced(sms_total, pages_part),
+            ],
             once: once_limit(code_ttl),
         }
     }
 
     fn verifiers(limits: &Limits, code_ttl: Duration) -> Self {
         let Limits { sms_phone, program_address, program_network, program_prefix, sms_total, .. } = limits;
+        let origin = [program_address.clone(), program_network.clone()];
+        let total = reduced(sms_total, open_part).unchallenged();
         Self {
             phone: sms_phone.unchallenged(),
             phone_apart: Some(sms_phone.clone()),
-            address: program_address.clone(),
-            network: program_network.clone(),
-            prefix: program_prefix.clone(),
-            total: reduced(sms_total, open_part).unchallenged(),
-            own_total: limits.verify_token.clone(),
+            origin_in_shortage: origin.clone(),
+            origin,
+            open: [program_prefix.clone(), total, limits.verify_token.clone()],
             once: once_limit(code_ttl),
         }
     }
 
+    /// No challenge can be shown there.
     fn relays(limits: &Limits) -> Self {
-        let Self { phone, address, network, prefix, total, .. } = Self::verifiers(limits, RELAYED);
+        let Self { phone, origin, open: [prefix, total, _], .. } = Self::verifiers(limits, RELAYED);
+        let origin = origin.map(|limit| limit.unchallenged());
         Self {
             phone,
             phone_apart: None,
-            address: address.unchallenged(),
-            network: network.unchallenged(),
-            prefix: prefix.unchallenged(),
-            total,
-            own_total: limits.relay_token.unchallenged(),
+            origin_in_shortage: origin.clone(),
+            origin,
+            open: [prefix.unchallenged(), total, limits.relay_token.unchallenged()],
             once: once_limit(RELAYED),
         }
     }
@@ -148,7 +146,6 @@ impl MessageLimits {
             verifiers: SenderLimits::verifiers(limits, code_ttl),
             relays: SenderLimits::relays(limits),
             guess: limits.sms_guess.clone(),
-            asker: [counting(&limits.sms_address), counting(&limits.sms_network)],
             reserve: prefix.zip(total).map(<[Limit; 2]>::from),
             whole: limits.on_messages().cloned().collect(),
             code_ttl,
@@ -170,8 +167,8 @@ impl MessageLimits {
 
     /// The logs of `sms-total`: of everything that is open, and of our own pages.
     pub fn total(&self, limiter: &Limiter) -> [Bucket<'_>; 2] {
-        let SenderLimits { total, own_total, .. } = &self.pages;
-        [limiter.bucket(total, EVERYONE), limiter.bucket(own_total, PAGES)]
+        let [_, total, of_pages] = &self.pages.open;
+        [limiter.bucket(total, EVERYONE), limiter.bucket(of_pages, PAGES)]
     }
 
     fn every(&self) -> impl Iterator<Item = &Limit> {
@@ -213,8 +210,8 @@ impl MessageLogs {
         let RequestOrigin { address, network } = origin.clone().unwrap_or_else(of_nobody);
         let keys = [
             limiter.bucket(&limits.pages.phone, phone.subject().as_bytes()).key,
-            limiter.bucket(&own.address, &subject(sender, &address)).key,
-            limiter.bucket(&own.network, &subject(sender, &network)).key,
+            limiter.bucket(&own.origin[0], &subject(sender, &address)).key,
+            limiter.bucket(&own.origin[1], &subject(sender, &network)).key,
         ];
         Self::new(limiter, limits, keys, named, phone.block(), sender)
     }
@@ -232,22 +229,20 @@ impl MessageLogs {
         let own = limits.of_sender(sender);
         let log = |limit: &Limit, key| OwnedBucket { limit: limit.clone(), key };
         let counted = |limit: &Limit, subject: &[u8]| limiter.bucket(limit, subject).to_owned();
-        let [address_in_shortage, network_in_shortage] = match sender {
-            None => limits.asker.each_ref(),
-            // A brake alone makes codes short there, and withheld ones must not use up the program's own budget.
-            Some(_) => [&own.address, &own.network],
-        };
+        let of_origin =
+            |[of_address, of_network]: &[Limit; 2]| [log(of_address, address), log(of_network, network)];
+        let [prefix, total, of_sender] = &own.open;
         let reserve = limits.reserve.iter().flatten().zip([block.as_bytes(), EVERYONE]);
         Self {
             of_program: sender.is_some(),
             phone: log(&own.phone, phone),
             phone_apart: own.phone_apart.as_ref().map(|limit| counted(limit, &subject(sender, &phone.0))),
-            origin: [log(&own.address, address), log(&own.network, network)],
-            origin_in_shortage: [log(address_in_shortage, address), log(network_in_shortage, network)],
+            origin: of_origin(&own.origin),
+            origin_in_shortage: of_origin(&own.origin_in_shortage),
             open: [
-                counted(&own.prefix, &subject(sender, block.as_bytes())),
-                counted(&own.total, EVERYONE),
-                counted(&own.own_total, sender.map_or(PAGES, |(_, name)| name.as_bytes())),
+                counted(prefix, &subject(sender, block.as_bytes())),
+                counted(total, EVERYONE),
+                counted(of_sender, sender.map_or(PAGES, |(_, name)| name.as_bytes())),
             ],
             reserve: reserve.map(|(limit, subject)| counted(limit, subject)).collect(),
             once: once.map(|key| log(&own.once, key)),
@@ -255,53 +250,37 @@ impl MessageLogs {
         }
     }
 
-    /// What every message counts in before it is known who owns the number; one in the open part counts in
-    /// all at once.
-    pub fn buckets(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
-        let is_open = share == BudgetShare::Open;
-        let origin = if is_open { &self.origin } else { &self.origin_in_shortage };
-        let mut all = vec![self.phone.borrow()];
-        all.extend(origin.iter().chain(&self.phone_apart).map(OwnedBucket::borrow));
-        if is_open {
-            all.extend(self.shared(share));
+    /// What it counts in before its share is known; on the open path, in everything at once.
+    pub fn at_once(&self, path: SendPath) -> Vec<Bucket<'_>> {
+        match path {
+            SendPath::Open => self.all(BudgetShare::Open),
+            SendPath::SpentAsker | SendPath::Short { .. } => self.counted(false, &[]),
         }
-        all.extend(self.once.as_ref().map(OwnedBucket::borrow));
-        all
-    }
-
-    /// What it counts in of the prefix and total budgets, by its share.
-    pub fn shared(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
-        let logs = match share {
-            BudgetShare::Open | BudgetShare::SpentAsker => &self.open[..],
-            BudgetShare::Reserve => &self.reserve[..],
-            BudgetShare::Withheld => &[],
-        };
-        logs.iter().map(OwnedBucket::borrow).collect()
-    }
-
-    pub fn all(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
-        let mut buckets = self.buckets(share);
-        if share != BudgetShare::Open {
-            buckets.extend(self.shared(share));
-        }
-        buckets
     }
 
     /// Everything that it may count in on its path, whoever owns the number.
     pub fn every_log(&self, path: SendPath) -> Vec<Bucket<'_>> {
-        let mut buckets = self.buckets(path.counted_as());
-        buckets.extend(self.shares(path).iter().flat_map(|share| self.shared(*share)));
-        buckets
+        self.counted(path == SendPath::Open, path.shares(self.of_program))
     }
 
-    /// The shares that a proven number may use, in order. The reserve is for accounts, so a program's brake leaves the
-    /// open part.
-    pub const fn shares(&self, path: SendPath) -> &'static [BudgetShare] {
-        match path {
-            SendPath::Open => &[],
-            _ if self.of_program => &[BudgetShare::SpentAsker],
-            SendPath::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
-            SendPath::Short { .. } => &[BudgetShare::Reserve],
+    /// Everything that it counts in with its share.
+    pub fn all(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
+        self.counted(share == BudgetShare::Open, &[share])
+    }
+
+    fn counted(&self, open: bool, shares: &[BudgetShare]) -> Vec<Bucket<'_>> {
+        let origin = if open { &self.origin } else { &self.origin_in_shortage };
+        let own = [&self.phone].into_iter().chain(origin).chain(&self.phone_apart);
+        let shared = shares.iter().flat_map(|share| self.shared(*share));
+        own.chain(shared).chain(&self.once).map(OwnedBucket::borrow).collect()
+    }
+
+    /// What it counts in of the prefix and total budgets, by its share.
+    pub fn shared(&self, share: BudgetShare) -> &[OwnedBucket] {
+        match share {
+            BudgetShare::Open | BudgetShare::SpentAsker => &self.open,
+            BudgetShare::Reserve => &self.reserve,
+            BudgetShare::Withheld => &[],
         }
     }
 }
@@ -309,23 +288,6 @@ impl MessageLogs {
 fn subject(sender: Sender<'_>, bytes: &[u8]) -> Vec<u8> {
     sender.map_or_else(|| bytes.to_vec(), |(kind, name)| kind.subject(name, bytes))
 }
-
-/// The part of the shared budgets that a message is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case", const_into_str)]
-pub enum BudgetShare {
-    /// The part that everybody may spend.
-    Open,
-    /// The open part, for a proven number: of an account, and the requester's address or network is used up; or of a
-    /// program, under its brake.
-    SpentAsker,
-    /// The part reserved for numbers of accounts.
-    Reserve,
-    /// The answer said that it was sent, but it was not.
-    Withheld,
-}
-
-crate::db::text_column!(BudgetShare, text => text.parse::<Self>()?);
 
 /// One of every five messages of a shared budget is reserved: enough for the account owners of a small
 /// service through the worst day, and so little that others notice it late. Of the total, as many again are
@@ -373,44 +335,6 @@ fn limit_of(name: &str, rules: Vec<Rule>, mode: LimitMode) -> Limit {
     Limit::new(name, rules, mode).expect("no more than a valid limit has, and within its bounds")
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendPath {
-    Open,
-    /// The requester's address or network is spent.
-    SpentAsker,
-    /// The budget of the prefix or the total is spent, or there is a brake.
-    Short {
-        under: Option<BrakedPrefix>,
-    },
-}
-
-impl SendPath {
-    /// What it counts in before it is known who owns the number.
-    pub const fn counted_as(self) -> BudgetShare {
-        match self {
-            Self::Open => BudgetShare::Open,
-            Self::SpentAsker | Self::Short { .. } => BudgetShare::Withheld,
-        }
-    }
-
-    pub const fn under(self) -> Option<BrakedPrefix> {
-        if let Self::Short { under } = self { under } else { None }
-    }
-
-    /// The path on which a refused ordinary request continues; None if the refusal does not make codes short.
-    pub fn after(self, limit: &str, refusal: &Refusal) -> Option<Self> {
-        if self != Self::Open || refusal.then != RuleAction::Block {
-            return None;
-        }
-        match LimitName::parse(limit)? {
-            LimitName::SmsAddress | LimitName::SmsNetwork => Some(Self::SpentAsker),
-            LimitName::SmsPrefix | LimitName::SmsTotal => Some(Self::Short { under: None }),
-            // These belong to the number, or to one program alone.
-            _ => None,
-        }
-    }
-}
-
 pub const ONCE: &str = "sms-once";
 
 /// How long a request of a relay is recognised: longer than its signature is accepted.
@@ -456,10 +380,5 @@ mod tests {
         assert_eq!(reduced(&limit(20, LimitMode::Monitor), open_part), limit(20, LimitMode::Monitor));
         assert!(reserve(&limit(20, LimitMode::Monitor), "kept").unwrap().rules().is_empty());
         assert_eq!(reserve(&limit(1, LimitMode::Enforce), "kept"), None);
-    }
-
-    #[test]
-    fn shares_come_back_from_their_text() {
-        assert!(BudgetShare::VARIANTS.iter().all(|share| share.into_str().parse() == Ok(*share)));
     }
 }

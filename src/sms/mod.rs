@@ -4,6 +4,7 @@ mod brake;
 mod budgets;
 mod check;
 mod codes;
+mod decide;
 pub mod gateway;
 mod ledger;
 mod message;

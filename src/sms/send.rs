@@ -1,29 +1,28 @@
-//! Sends one message, from top to bottom: [`SmsCodes::send`], [`SendJob::wait`] for its turn, [`InTurn::send`] on a
-//! task of its own, [`SendJob::admit`] by brake and budgets, [`SendJob::enter`] into the ledger,
-//! [`SendJob::deliver`] to the gateway, and what its answer means for both.
+//! Sends one message, from top to bottom: [`SmsCodes::turn`] waits for those with its name, [`InTurn::send`] begins a
+//! task of its own, [`SendJob::run`] has each obstacle decided ([`decide`]), [`SendJob::attempt`] counts,
+//! [`SendJob::write_and_hand_over`] writes, and [`SendJob::deliver`] calls the gateway.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::wait_queue::QueuePosition;
-use gatehouse_limiter::{HitId, Refusal, StoreError, SubjectKey};
+use gatehouse_limiter::{HitId, StoreError, SubjectKey};
 use tokio::time::Instant;
 use tracing::Instrument;
 use zeroize::Zeroizing;
 
-use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
+use super::decide::{BudgetShare, Decision, Facts, Obstacle, SendPath, decide};
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, WriteResult};
-use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt, TRY_AGAIN};
-use super::message_limits::{BudgetShare, MessageLogs, RELAYED, SendPath};
+use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
+use super::message_limits::{MessageLogs, RELAYED};
 use super::slots::MessageSlot;
-use super::{DeliveryResult, MessageId, MessagePurpose, Purpose, SmsCode, SmsMessage, text};
+use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
-use crate::config::{Brake, Brand, LiveSettings, SMS_BRAKE};
+use crate::config::{Brake, Brand, LiveSettings};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
 use crate::{request_id, spans};
@@ -53,8 +52,6 @@ pub struct SendJob {
     brand: Arc<Brand>,
     asker: Option<String>,
     guess_window: Duration,
-    /// How long everybody is challenged.
-    everyone: Option<Duration>,
     /// If the caller may stop waiting, and then answers that nothing is sent.
     handover: Option<HandoverFlag>,
 }
@@ -131,17 +128,33 @@ fn on_its_way(id: MessageId, expires_in: Duration) -> SendOutcome {
     SendOutcome::Sent(SendReceipt { id: Some(id), expires_in, resend_after, confirmed, short })
 }
 
+/// How an attempt to send it ended.
+enum Attempt {
+    /// It is in the gateway's hands; or withheld, which looks the same.
+    HandedOver(SendAnswer),
+    /// It counts nowhere, and nothing is written.
+    Met(Obstacle),
+    /// The same: its windows were lost meanwhile, or its caller has stopped waiting.
+    TakenBack,
+    /// The window store knows the request: it was sent, or it is in progress at another instance or about to be given up
+    /// there.
+    Repeated,
+    /// The ledger knows the request.
+    Earlier(EarlierMessage),
+}
+
 impl InTurn {
-    pub async fn send(mut self, live: &LiveSettings, solved: bool) -> Result<SendOutcome, DbError> {
-        let codes = self.job.codes.clone();
-        self.job.message.solved = solved;
-        self.job.everyone = live.access.challenges_everyone(codes.0.deps.clock.now());
+    pub async fn send(self, live: &LiveSettings, solved: bool) -> Result<SendOutcome, DbError> {
+        let Self { mut job, held } = self;
+        let codes = job.codes.clone();
+        job.message.solved = solved;
+        let everyone = live.access.challenges_everyone(codes.0.deps.clock.now());
         let task = async move {
-            let job = Arc::<SendJob>::from(self.job);
-            let answer = job.admit().await?;
+            let job = Arc::<SendJob>::from(job);
+            let answer = job.run(everyone.map(Obstacle::EveryoneChallenged)).await?;
             job.record(&answer);
             // The next request with this name sees the outcome.
-            drop(self.held);
+            drop(held);
             Ok::<_, DbError>(answer)
         };
         let answer = request_id::spawn(task).await.expect("sending does not panic")?;
@@ -165,7 +178,6 @@ impl SendJob {
                 MessagePurpose::Relayed(_) => RELAYED,
             },
             guess_window: live.limits.sms_guess.longest_window(),
-            everyone: None,
             handover: None,
             codes,
             message,
@@ -186,13 +198,11 @@ impl SendJob {
             inner.metrics.answer(&answer);
             Ok(TurnResult::Answered(answer.outcome))
         };
-        // An administrator has paused the number's prefix: the same answer for every number under it, before anything is
-        // counted.
-        let (mut numbers, now) = (self.message.phone.numbers(), inner.deps.clock.now());
-        let paused = numbers.find_map(|number| live.access.paused(&number, now));
-        if let Some(left) = paused {
+        if let Some(paused) = self.paused(live)
+            && let Break(answer) = self.decide(SendPath::Open, paused)
+        {
             self.record_paused();
-            return answered(Denied::Unavailable { retry_after: left.min(LONGEST_RETRY) }.into());
+            return answered(answer);
         }
         let Some(name) = self.once() else {
             return Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: None }));
@@ -209,52 +219,36 @@ impl SendJob {
         Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: Some(held) }))
     }
 
-    async fn admit(self: &Arc<Self>) -> Result<SendAnswer, DbError> {
-        let inner = &*self.codes.0;
+    /// Attempts to send it until it is handed over, or until what it meets ends it.
+    async fn run(self: &Arc<Self>, everyone: Option<Obstacle>) -> Result<SendAnswer, DbError> {
         self.free_name().await?;
-        if let Some(left) = self.everyone.filter(|_| !self.message.solved)
-            && !inner.budgets.is_repeated(&self.logs).await
-        {
-            return Ok(Denied::challenged_with_everyone(left).into());
+        let mut path = SendPath::Open;
+        for known in [everyone, self.remembered_brake()].into_iter().flatten() {
+            match self.decide(path, known) {
+                Continue(on) => path = on,
+                // It still learns its outcome.
+                Break(_) if self.codes.0.budgets.is_repeated(&self.logs).await => break,
+                Break(answer) => return Ok(answer),
+            }
         }
-        let mut path = match self.known_brake().await {
-            None => SendPath::Open,
-            Some(braked) => match self.under_brake(braked) {
-                Ok(path) => path,
-                Err(denied) => return Ok(denied.into()),
-            },
-        };
         let (mut earlier, mut pending) = (None, 0);
         for _ in 0..MOST_CHECKS {
             if self.handover.as_ref().is_some_and(HandoverFlag::is_called_off) {
                 return Ok(SendOutcome::unavailable().into());
             }
-            let share = path.counted_as();
-            match inner.budgets.admit(&self.logs, share, self.message.solved).await {
-                BudgetAdmission::In(ticket) => match self.enter(ticket, path).await? {
+            match self.attempt(path).await? {
+                Attempt::HandedOver(answer) => return Ok(answer),
+                Attempt::Earlier(earlier) => return self.repeated(earlier).await,
+                Attempt::TakenBack => continue,
+                Attempt::Met(obstacle) => match self.decide(path, obstacle) {
                     Break(answer) => return Ok(answer),
                     Continue(on) => {
                         path = on;
                         continue;
                     }
                 },
-                BudgetAdmission::Refused(limit, refusal) => {
-                    let Some(short) = path.after(&limit, &refusal) else {
-                        return Ok(SendAnswer::refused(limit, refusal));
-                    };
-                    if let Some(denied) = self.in_shortage(limit.into(), &refusal) {
-                        return Ok(SendAnswer { refusal: Some(refusal), ..denied.into() });
-                    }
-                    path = short;
-                    continue;
-                }
-                BudgetAdmission::Out(error) => {
-                    tracing::debug!(?error, "no message is sent while the window store is out");
-                    return Ok(SendOutcome::unavailable().into());
-                }
-                BudgetAdmission::Repeated => {}
+                Attempt::Repeated => {}
             }
-            // Sent, in progress at another instance, or about to be given up there.
             earlier = self.earlier().await?;
             if let Some(EarlierMessage { state, short, .. }) = &earlier {
                 pending += 1;
@@ -265,19 +259,39 @@ impl SendJob {
             tokio::time::sleep(CHECK_EVERY).await;
         }
         match earlier {
-            Some(earlier) => Ok(self.repeated(earlier).await?),
+            Some(earlier) => self.repeated(earlier).await,
             None => Ok(SendOutcome::unavailable().into()),
         }
     }
 
+    /// The path on which the request goes on, or its answer.
+    fn decide(&self, path: SendPath, met: Obstacle) -> ControlFlow<SendAnswer, SendPath> {
+        let RequestedMessage { purpose, solved, .. } = &self.message;
+        let decision = decide(Facts { purpose, solved: *solved, path, met: &met });
+        let refusal = if let Obstacle::Limit(_, refusal) = &met { Some(*refusal) } else { None };
+        let (limit, rule, retry_after) = met.told();
+        let denied = match decision {
+            Decision::GoOn(path) => return Continue(path),
+            Decision::Challenge => Denied::Challenged { limit, rule, retry_after },
+            Decision::Throttle => Denied::Throttled { limit, rule, retry_after },
+            Decision::Unavailable => Denied::Unavailable { retry_after },
+        };
+        Break(SendAnswer { refusal, ..SendOutcome::Denied(denied).into() })
+    }
+
+    /// Whether an administrator has paused the number's prefix: the same for every number under it.
+    fn paused(&self, live: &LiveSettings) -> Option<Obstacle> {
+        let (mut numbers, now) = (self.message.phone.numbers(), self.codes.0.deps.clock.now());
+        let left = numbers.find_map(|number| live.access.paused(&number, now))?;
+        Some(Obstacle::Paused(left.min(LONGEST_RETRY)))
+    }
+
     /// What the number's prefixes ask, if this process met it a moment ago: a flood at a braked prefix writes nothing
-    /// and asks nobody. A repeated request still learns its outcome.
-    async fn known_brake(&self) -> Option<BrakedPrefix> {
-        let inner = &*self.codes.0;
-        let (scope, phone) = (self.message.purpose.scope(), &self.message.phone);
-        let known = inner.ledger.brakes.recall(&scope, phone).filter(|_| self.brake.enabled)?;
-        let repeated = inner.budgets.is_repeated(&self.logs).await;
-        (!repeated).then_some(known)
+    /// and asks nobody.
+    fn remembered_brake(&self) -> Option<Obstacle> {
+        let brakes = &self.codes.ledger().brakes;
+        let known = brakes.recall(&self.message.purpose.scope(), &self.message.phone);
+        known.filter(|_| self.brake.enabled).map(Obstacle::Brake)
     }
 
     fn once(&self) -> Option<SubjectKey> {
@@ -309,94 +323,100 @@ impl SendJob {
         Ok(SendAnswer { repeated: true, ..SendOutcome::Sent(receipt).into() })
     }
 
-    /// The message is in the window store. If it does not get into the ledger, it is taken back and may be
-    /// tried again, on the returned path: if the store lost its data in the meantime, or in a shortage of slots or one
-    /// that only the ledger knows.
-    async fn enter(
+    /// Counts it, writes it and hands it over. If it is not handed over, it is taken back.
+    async fn attempt(self: &Arc<Self>, path: SendPath) -> Result<Attempt, DbError> {
+        let budgets = &self.codes.0.budgets;
+        let ticket = match budgets.admit(&self.logs, path, self.message.solved).await {
+            BudgetAdmission::In(ticket) => ticket,
+            BudgetAdmission::Met(obstacle) => return Ok(Attempt::Met(obstacle)),
+            BudgetAdmission::Repeated => return Ok(Attempt::Repeated),
+        };
+        let attempt = self.write_and_hand_over(&ticket, path).await;
+        if !matches!(attempt, Ok(Attempt::HandedOver(_))) {
+            budgets.refund(&self.logs.every_log(path), ticket.hit).await;
+        }
+        if let Ok(Attempt::Met(Obstacle::Limit(..))) = attempt {
+            // The ledger's refusal, of what the store has admitted.
+            let number = self.logs.phone.borrow();
+            budgets.restore_number(number, &self.codes.ledger().sent_to(number).await?).await;
+        }
+        attempt
+    }
+
+    async fn write_and_hand_over(
         self: &Arc<Self>,
-        ticket: BudgetTicket,
+        ticket: &BudgetTicket,
         path: SendPath,
-    ) -> Result<ControlFlow<SendAnswer, SendPath>, DbError> {
+    ) -> Result<Attempt, DbError> {
         let inner = &*self.codes.0;
-        let Some(_in_flight) = self.slot(path) else {
-            self.give_back(&ticket, path).await;
-            return Ok(self.without_slot(path));
+        let Some(_in_flight) = self.slot(path) else { return Ok(Attempt::Met(Obstacle::NoSlot)) };
+        let Some((share, slot)) = self.share(ticket, path).await? else {
+            return Ok(Attempt::Met(Obstacle::StoreOut));
         };
-        let (share, later) = match self.share(&ticket, path).await {
-            Ok(Some(share)) => share,
-            none => {
-                self.give_back(&ticket, path).await;
-                return none.map(|_| Break(SendOutcome::unavailable().into()));
+        let id = MessageId::random(&inner.deps.entropy);
+        let (code, code_hash) = self.code(id);
+        let draft =
+            MessageDraft { code_hash: code_hash.as_deref(), ..self.draft(id, ticket.hit, path, share) };
+        let begun = inner.deps.clock.now();
+        let resend_after = match inner.ledger.write(&draft).await? {
+            WriteResult::New { resend_after } => resend_after,
+            WriteResult::Repeated(earlier) => return Ok(Attempt::Earlier(earlier)),
+            WriteResult::Refused(refusal) => {
+                let limit = self.logs.phone.limit.name().to_owned();
+                return Ok(Attempt::Met(Obstacle::Limit(limit, refusal)));
+            }
+            WriteResult::Braked(braked) => {
+                inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(braked.tripped));
+                return Ok(Attempt::Met(Obstacle::Brake(braked)));
             }
         };
-        let (id, purpose) = (MessageId::random(&inner.deps.entropy), self.message.purpose.stored());
-        let (code, code_hash) = match &self.message.code {
-            // The program that made it checks it.
-            Some(code) => (code.clone(), None),
-            None => {
-                let code = SmsCode::random(&inner.deps.entropy);
-                let hash = self.codes.code_hash(self.number, &purpose, id, &code);
-                (code, Some(hash))
-            }
+        let counts = inner.budgets.is_current(&self.logs.limits, ticket.generation).await;
+        // Nothing undoes this: the caller can no longer call it off, and the gateway gets it.
+        let handed_over = counts && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id));
+        if !handed_over {
+            inner.ledger.withdraw(&draft).await?;
+            return Ok(Attempt::TakenBack);
+        }
+        let outcome = if path == SendPath::Open {
+            let delivery = self.deliver(id, ticket.hit, code).await;
+            let gone = inner.deps.clock.now().since(begun);
+            self.delivered(id, &delivery, resend_after, gone)
+        } else {
+            self.deliver_later((id, code), share, ticket.at, slot);
+            let (id, expires_in) = (self.shown_id(id), self.code_ttl);
+            SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed: false, short: true })
         };
-        let draft = MessageDraft {
+        let admitted = Some((ticket.at, ticket.noted));
+        Ok(Attempt::HandedOver(SendAnswer { admitted, ..outcome.into() }))
+    }
+
+    /// Its code, and the hash of it if it is ours: one that a program has made is checked there.
+    fn code(&self, id: MessageId) -> (SmsCode, Option<String>) {
+        if let Some(code) = &self.message.code {
+            return (code.clone(), None);
+        }
+        let code = SmsCode::random(&self.codes.0.deps.entropy);
+        let hash = self.codes.code_hash(self.number, &self.message.purpose.stored(), id, &code);
+        (code, Some(hash))
+    }
+
+    fn draft(&self, id: MessageId, hit: HitId, path: SendPath, share: BudgetShare) -> MessageDraft<'_> {
+        MessageDraft {
             id,
             message: &self.message,
             logs: &self.logs,
             number: self.number,
-            hit: ticket.hit,
+            hit,
             event_key: self.event_key(),
-            gateway: inner.deps.gateway.name(),
-            code_hash: code_hash.as_deref(),
+            gateway: self.codes.gateway().name(),
+            code_hash: None,
             code_ttl: self.code_ttl,
             asker: self.asker.as_deref(),
             guess_window: self.guess_window,
             brake: &self.brake,
             share,
-            under: path.under(),
-        };
-        let begun = inner.deps.clock.now();
-        let written = match inner.ledger.write(&draft).await {
-            // Last of all: whether it may still be handed to the gateway.
-            Ok(WriteResult::New { resend_after })
-                if inner.budgets.is_current(&self.logs.limits, ticket.generation).await
-                    && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id)) =>
-            {
-                let outcome = if path == SendPath::Open {
-                    let delivery = self.deliver(id, ticket.hit, code).await;
-                    let gone = inner.deps.clock.now().since(begun);
-                    self.delivered(id, &delivery, resend_after, gone)
-                } else {
-                    self.deliver_later((id, code), share, ticket.at, later);
-                    let (id, expires_in) = (self.shown_id(id), self.code_ttl);
-                    let (confirmed, short) = (false, true);
-                    SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
-                };
-                let admitted = Some((ticket.at, ticket.noted));
-                return Ok(Break(SendAnswer { admitted, ..outcome.into() }));
-            }
-            Ok(new @ WriteResult::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| new),
-            other => other,
-        };
-        self.give_back(&ticket, path).await;
-        Ok(match written? {
-            WriteResult::New { .. } => Continue(path),
-            WriteResult::Repeated(earlier) => Break(self.repeated(earlier).await?),
-            WriteResult::Refused(refusal) => {
-                let number = self.logs.phone.borrow();
-                let sent = inner.ledger.sent_to(number).await?;
-                inner.budgets.restore_number(number, &sent).await;
-                Break(SendAnswer::refused(number.limit.name().to_owned(), refusal))
-            }
-            WriteResult::Braked(braked) => {
-                inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(braked.tripped));
-                self.under_brake(braked).map_or_else(|denied| Break(denied.into()), Continue)
-            }
-        })
-    }
-
-    async fn give_back(&self, ticket: &BudgetTicket, path: SendPath) {
-        self.codes.0.budgets.refund(&self.logs.every_log(path), ticket.hit).await;
+            path,
+        }
     }
 
     /// The id of a message, for those who have a use for it.
@@ -541,20 +561,6 @@ impl SendJob {
 // reserve lasts until that is spent, too.
 
 impl SendJob {
-    /// What a spent budget means for this request; None if it continues. Never depends on who owns the number.
-    fn in_shortage(&self, limit: Cow<'static, str>, refusal: &Refusal) -> Option<Denied> {
-        let Refusal { rule, retry_after, .. } = *refusal;
-        match &self.message.purpose {
-            MessagePurpose::Own(Purpose::Login | Purpose::Reset) => {
-                (!self.message.solved).then_some(Denied::Challenged { limit, rule, retry_after })
-            }
-            // What is kept is for those who have an account here.
-            MessagePurpose::Own(Purpose::Register | Purpose::Verify)
-            | MessagePurpose::Verification(_)
-            | MessagePurpose::Relayed(_) => Some(Denied::Throttled { limit, rule, retry_after }),
-        }
-    }
-
     /// One of the slots that are open to everybody; or while it is looked up who owns the number.
     fn slot(&self, path: SendPath) -> Option<MessageSlot> {
         let (slots, scope) = (&self.codes.0.slots, self.message.purpose.scope());
@@ -564,39 +570,6 @@ impl SendJob {
         // The requester is not always known.
         let asker = self.message.origin.as_ref().map(|_| self.logs.origin.each_ref().map(|log| log.key));
         slots.open(&scope, asker)
-    }
-
-    /// All slots are taken, or the requester has too many: codes are short, as at a spent address. Never depends on who
-    /// owns the number.
-    fn without_slot(&self, path: SendPath) -> ControlFlow<SendAnswer, SendPath> {
-        match &self.message.purpose {
-            MessagePurpose::Own(Purpose::Login | Purpose::Reset) if path == SendPath::Open => {
-                match self.message.solved {
-                    true => Continue(SendPath::SpentAsker),
-                    false => Break(Denied::no_room(false, TRY_AGAIN).into()),
-                }
-            }
-            // What is kept is for those who have an account here.
-            MessagePurpose::Own(_) | MessagePurpose::Verification(_) | MessagePurpose::Relayed(_) => {
-                Break(SendOutcome::unavailable().into())
-            }
-        }
-    }
-
-    /// The path on which a request continues under a brake, or its answer. Never depends on who owns the number.
-    fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, Denied> {
-        let (limit, rule, retry_after) = (SMS_BRAKE.into(), 0, braked.retry_after);
-        match (&self.message.purpose, braked.proven_before) {
-            // At a registration, or for a number to be added, no account has the number, so there is nobody to send to.
-            (MessagePurpose::Own(Purpose::Register | Purpose::Verify), Some(_)) => {
-                Err(Denied::Throttled { limit, rule, retry_after })
-            }
-            // No challenge can be shown there.
-            (MessagePurpose::Relayed(_), Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
-            _ if !self.message.solved => Err(Denied::Challenged { limit, rule, retry_after }),
-            (_, None) => Ok(SendPath::Open),
-            (_, Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
-        }
     }
 
     /// The part of the budgets that the message uses, and in a shortage its slot from the answer on. Every number is
@@ -611,11 +584,9 @@ impl SendJob {
             return Ok(Some((BudgetShare::Open, None)));
         }
         let inner = &*self.codes.0;
-        let since = self.proven_since().await?;
-        let before = path.under().and_then(|braked| braked.proven_before);
-        let owned = since.is_some_and(|since| before.is_none_or(|before| since < before));
-        let kept = owned.then(|| inner.slots.kept(&self.message.purpose.scope())).flatten();
-        let taken = inner.budgets.take(self.logs.shares(path), &self.logs, kept.is_some(), ticket.hit).await;
+        let proven = path.sends_to(self.proven_since().await?);
+        let kept = proven.then(|| inner.slots.kept(&self.message.purpose.scope())).flatten();
+        let taken = inner.budgets.take(&self.logs, path, kept.is_some(), ticket.hit).await;
         let out = |error: &StoreError| {
             tracing::debug!(%error, "no message is sent while the window store is out");
         };
@@ -665,7 +636,7 @@ impl SendJob {
             }
             _ => None,
         };
-        let buckets = self.logs.buckets(BudgetShare::Open);
+        let buckets = self.logs.all(BudgetShare::Open);
         let (at, why) = match (limit, &answer.refusal, &answer.admitted) {
             (Some(limit), Some(refusal), _) => {
                 (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))

@@ -13,7 +13,8 @@ use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::sms::brake::BrakedPrefix;
-use crate::sms::message_limits::{BudgetShare, MessageLogs};
+use crate::sms::decide::{BudgetShare, Decision, Facts, Obstacle, SendPath, decide};
+use crate::sms::message_limits::MessageLogs;
 use crate::sms::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage};
 
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
@@ -39,8 +40,8 @@ pub struct MessageDraft<'a> {
     pub guess_window: Duration,
     pub brake: &'a Brake,
     pub share: BudgetShare,
-    /// In a shortage: the brake under which it was decided whether to send.
-    pub under: Option<BrakedPrefix>,
+    /// The path that led to the share.
+    pub path: SendPath,
 }
 
 pub enum WriteResult {
@@ -53,7 +54,8 @@ pub enum WriteResult {
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),
-    /// Its prefix asks for a challenge or is under a brake, as `SmsBrakes::evaluate` found in the same transaction.
+    /// Its prefix asks for a challenge or is under a brake, as `SmsBrakes::evaluate` found in the same transaction: it does
+    /// not go on by its path.
     Braked(BrakedPrefix),
 }
 
@@ -75,12 +77,13 @@ impl Ledger {
         if let Some(refusal) = evaluate(number.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Refused(refusal));
         }
-        let RequestedMessage { phone, purpose, .. } = draft.message;
-        if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?
-            && !draft.satisfies(braked)
-        {
-            tx.commit().await?;
-            return Ok(WriteResult::Braked(braked));
+        let (RequestedMessage { phone, purpose, solved, .. }, path) = (draft.message, draft.path);
+        if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await? {
+            let facts = Facts { purpose, solved: *solved, path, met: &Obstacle::Brake(braked) };
+            if decide(facts) != Decision::GoOn(path) {
+                tx.commit().await?;
+                return Ok(WriteResult::Braked(braked));
+            }
         }
         insert(&mut tx, draft, now).await?;
         tx.commit().await?;
@@ -141,16 +144,6 @@ impl Ledger {
             );
         }
         Ok(given_up)
-    }
-}
-
-impl MessageDraft<'_> {
-    /// Whether it has the challenge that is asked for; or was decided under that brake, or under one that exempts
-    /// fewer numbers.
-    fn satisfies(&self, braked: BrakedPrefix) -> bool {
-        let Some(proven_before) = braked.proven_before else { return self.message.solved };
-        let under = self.under.filter(|_| self.share != BudgetShare::Open);
-        under.and_then(|under| under.proven_before).is_some_and(|before| before <= proven_before)
     }
 }
 
