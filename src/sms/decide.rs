@@ -1,5 +1,5 @@
-//! Whether a message is sent, and which part of the budgets it uses. Pure: docs/sms.md has the same as tables, which a test
-//! here walks. Nothing depends on who owns the number before its share is known.
+//! Whether a message is sent, and which part of the budgets it uses. Pure: docs/sms.md says the same in tables, and a test
+//! here walks them. [`decide`] never depends on who owns the number; only the share does.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::clock::Micros;
 use crate::config::{LimitName, SMS_BRAKE};
 use crate::denied::{ACCESS, BUSY};
 
-/// What a request meets on its way, in the order in which it is looked for. The ledger then looks for rules of the number
-/// and brakes again.
+/// What may stand in the way of a request, in the order in which it is looked for. At the end the ledger looks for brakes
+/// and full rules of the number again.
 #[derive(Debug, Clone)]
 pub enum Obstacle {
     /// Messages to the prefix are paused for that long.
@@ -27,7 +27,7 @@ pub enum Obstacle {
     StoreOut,
     /// A rule of that limit is full.
     Limit(String, Refusal),
-    /// No message more may be in flight for the requester.
+    /// As many messages are in flight as may be, in all or for the requester.
     NoSlot,
 }
 
@@ -41,6 +41,7 @@ pub struct Facts<'a> {
     pub met: &'a Obstacle,
 }
 
+/// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The request goes on, by that path.
@@ -49,16 +50,16 @@ pub enum Decision {
     Challenge,
     /// It is refused for some time, whatever comes with it.
     Throttle,
-    /// It is refused because something is missing that has nothing to do with it.
+    /// It is refused for now, because of something that is out, paused or at work.
     Unavailable,
 }
 
-/// How much is left for a request.
+/// The way of a request through the budgets: who is sent to, and out of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendPath {
     /// What everybody may use.
     Open,
-    /// The requester's address or network is spent.
+    /// The requester's address or network is spent, or no slot is free.
     SpentAsker,
     /// The budget of the prefix or the total is spent, or there is a brake: then only numbers that were proven before that
     /// time are sent to. The messages that tripped the brake are later, and whoever requested them may have entered codes
@@ -83,7 +84,7 @@ pub enum BudgetShare {
 
 crate::db::text_column!(BudgetShare, text => text.parse::<Self>()?);
 
-/// What a request that has met something does next.
+/// What becomes of a request that has met something.
 pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> Decision {
     use MessagePurpose::{Own, Relayed, Verification};
     use Purpose::{Login, Register, Reset, Verify};
@@ -93,7 +94,7 @@ pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> Decision {
         (Obstacle::EveryoneChallenged(_), _) => challenged(path),
         (Obstacle::Brake(braked), _) => match (braked.proven_before, purpose) {
             (None, _) => challenged(path),
-            // It has met that brake already, or one that spares fewer numbers.
+            // It is short by that brake already, or by one that spares fewer numbers.
             (Some(before), _) if path.is_under(before) => Decision::GoOn(path),
             // No account has the number yet, so there is nobody to send to.
             (Some(_), Own(Register | Verify)) => Decision::Throttle,
@@ -124,7 +125,7 @@ impl SendPath {
         }
     }
 
-    /// Whether it sends to no number that such a brake would not send to.
+    /// Whether it sends to no more numbers than a brake that asks for those from before that time.
     fn is_under(self, before: Micros) -> bool {
         matches!(self, Self::Short { proven_before: Some(earlier) } if earlier <= before)
     }
@@ -140,7 +141,7 @@ impl SendPath {
         }
     }
 
-    /// The shares that a number which is sent to may use: the first with room. The reserve is for accounts here, so a
+    /// The shares that a message on this path may use: the first with room. The reserve is for accounts here, so a
     /// program's brake leaves the open part.
     pub const fn shares(self, of_program: bool) -> &'static [BudgetShare] {
         match self {
@@ -166,6 +167,9 @@ impl Obstacle {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::mem::discriminant;
+
     use super::*;
     use crate::config::Limits;
     use crate::sms::ProgramPurpose;
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_page_is_what_is_decided() {
-        let (mut walked, mut blocking) = (0, Vec::new());
+        let (mut walked, mut blocking, mut begun) = (0, Vec::new(), HashSet::new());
         for row in table("what it meets") {
             let [what, paths_cell, cells @ ..] = &row[..] else { panic!("{row:?}") };
             let paths = paths(paths_cell, what.contains("that made it"));
@@ -283,6 +287,9 @@ mod tests {
             {
                 if let Obstacle::Limit(limit, Refusal { then: RuleAction::Block, .. }) = met {
                     blocking.push(limit.clone());
+                }
+                if path == SendPath::Open {
+                    begun.insert(discriminant(met));
                 }
                 // With a solved challenge no such rule is met.
                 let of_captcha =
@@ -310,6 +317,7 @@ mod tests {
         let mut limits = on_messages();
         limits.sort();
         assert_eq!(blocking, limits, "a limit on messages is in no row");
+        assert_eq!(begun.len(), 6, "something that a request may meet is in no row");
         assert!(walked > 300, "{walked}");
     }
 

@@ -1,6 +1,7 @@
-//! Sends one message, from top to bottom: [`SmsCodes::turn`] waits for those with its name, [`InTurn::send`] begins a
-//! task of its own, [`SendJob::run`] has each obstacle decided ([`decide`]), [`SendJob::attempt`] counts,
-//! [`SendJob::write_and_hand_over`] writes, and [`SendJob::deliver`] calls the gateway.
+//! Sends one message, from top to bottom: [`SmsCodes::turn`] waits for requests with the same name, [`InTurn::send`]
+//! begins a task, [`SendJob::run`] makes attempts and has decided what each of them meets ([`decide`]),
+//! [`SendJob::attempt`] counts the message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the
+//! gateway.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
@@ -50,7 +51,6 @@ pub struct SendJob {
     /// How long its code is valid; how long the request is recognised if the code is not ours.
     code_ttl: Duration,
     brand: Arc<Brand>,
-    asker: Option<String>,
     guess_window: Duration,
     /// If the caller may stop waiting, and then answers that nothing is sent.
     handover: Option<HandoverFlag>,
@@ -128,16 +128,14 @@ fn on_its_way(id: MessageId, expires_in: Duration) -> SendOutcome {
     SendOutcome::Sent(SendReceipt { id: Some(id), expires_in, resend_after, confirmed, short })
 }
 
-/// How an attempt to send it ended.
+/// How one attempt to send a message ended. Unless it was handed over, nothing of it counts and nothing is written.
 enum Attempt {
-    /// It is in the gateway's hands; or withheld, which looks the same.
+    /// It was handed to the gateway; or withheld, which looks the same.
     HandedOver(SendAnswer),
-    /// It counts nowhere, and nothing is written.
     Met(Obstacle),
-    /// The same: its windows were lost meanwhile, or its caller has stopped waiting.
+    /// The windows in which it counted were lost, or its caller has stopped waiting.
     TakenBack,
-    /// The window store knows the request: it was sent, or it is in progress at another instance or about to be given up
-    /// there.
+    /// The window store knows the request. It was sent, or another instance is sending it or about to give it up.
     Repeated,
     /// The ledger knows the request.
     Earlier(EarlierMessage),
@@ -168,7 +166,6 @@ impl SendJob {
         let limits = codes.message_limits(live);
         let logs = MessageLogs::of(&codes.0.budgets.limiter, &limits, &message);
         Self {
-            asker: message.browser.as_deref().map(|browser| codes.asker(logs.phone.key, browser)),
             number: codes.number_key(live, message.phone.as_str()),
             logs,
             brake: live.sms.brake.clone(),
@@ -219,14 +216,14 @@ impl SendJob {
         Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: Some(held) }))
     }
 
-    /// Attempts to send it until it is handed over, or until what it meets ends it.
+    /// Makes attempts until the message is handed over, or until the request is refused for what it meets.
     async fn run(self: &Arc<Self>, everyone: Option<Obstacle>) -> Result<SendAnswer, DbError> {
         self.free_name().await?;
         let mut path = SendPath::Open;
         for known in [everyone, self.remembered_brake()].into_iter().flatten() {
             match self.decide(path, known) {
                 Continue(on) => path = on,
-                // It still learns its outcome.
+                // A repeated request still learns its outcome.
                 Break(_) if self.codes.0.budgets.is_repeated(&self.logs).await => break,
                 Break(answer) => return Ok(answer),
             }
@@ -238,25 +235,22 @@ impl SendJob {
             }
             match self.attempt(path).await? {
                 Attempt::HandedOver(answer) => return Ok(answer),
-                Attempt::Earlier(earlier) => return self.repeated(earlier).await,
-                Attempt::TakenBack => continue,
                 Attempt::Met(obstacle) => match self.decide(path, obstacle) {
+                    Continue(on) => path = on,
                     Break(answer) => return Ok(answer),
-                    Continue(on) => {
-                        path = on;
-                        continue;
-                    }
                 },
-                Attempt::Repeated => {}
-            }
-            earlier = self.earlier().await?;
-            if let Some(EarlierMessage { state, short, .. }) = &earlier {
-                pending += 1;
-                if *short || *state != MessageState::Pending || pending == MOST_CHECKS_OF_PENDING {
-                    break;
+                Attempt::TakenBack => {}
+                Attempt::Earlier(earlier) => return self.repeated(earlier).await,
+                Attempt::Repeated => {
+                    earlier = self.earlier().await?;
+                    pending += usize::from(earlier.is_some());
+                    let is_settled = |it: &EarlierMessage| it.short || it.state != MessageState::Pending;
+                    if earlier.as_ref().is_some_and(is_settled) || pending == MOST_CHECKS_OF_PENDING {
+                        break;
+                    }
+                    tokio::time::sleep(CHECK_EVERY).await;
                 }
             }
-            tokio::time::sleep(CHECK_EVERY).await;
         }
         match earlier {
             Some(earlier) => self.repeated(earlier).await,
@@ -323,7 +317,7 @@ impl SendJob {
         Ok(SendAnswer { repeated: true, ..SendOutcome::Sent(receipt).into() })
     }
 
-    /// Counts it, writes it and hands it over. If it is not handed over, it is taken back.
+    /// Counts the message, and enters it. If it is not handed over, it no longer counts.
     async fn attempt(self: &Arc<Self>, path: SendPath) -> Result<Attempt, DbError> {
         let budgets = &self.codes.0.budgets;
         let ticket = match budgets.admit(&self.logs, path, self.message.solved).await {
@@ -331,23 +325,20 @@ impl SendJob {
             BudgetAdmission::Met(obstacle) => return Ok(Attempt::Met(obstacle)),
             BudgetAdmission::Repeated => return Ok(Attempt::Repeated),
         };
-        let attempt = self.write_and_hand_over(&ticket, path).await;
+        let attempt = self.enter(&ticket, path).await;
         if !matches!(attempt, Ok(Attempt::HandedOver(_))) {
             budgets.refund(&self.logs.every_log(path), ticket.hit).await;
         }
         if let Ok(Attempt::Met(Obstacle::Limit(..))) = attempt {
-            // The ledger's refusal, of what the store has admitted.
+            // The ledger refused what the window store had admitted.
             let number = self.logs.phone.borrow();
             budgets.restore_number(number, &self.codes.ledger().sent_to(number).await?).await;
         }
         attempt
     }
 
-    async fn write_and_hand_over(
-        self: &Arc<Self>,
-        ticket: &BudgetTicket,
-        path: SendPath,
-    ) -> Result<Attempt, DbError> {
+    /// Writes the message with its share of the budgets, and delivers it.
+    async fn enter(self: &Arc<Self>, ticket: &BudgetTicket, path: SendPath) -> Result<Attempt, DbError> {
         let inner = &*self.codes.0;
         let Some(_in_flight) = self.slot(path) else { return Ok(Attempt::Met(Obstacle::NoSlot)) };
         let Some((share, slot)) = self.share(ticket, path).await? else {
@@ -358,39 +349,58 @@ impl SendJob {
         let draft =
             MessageDraft { code_hash: code_hash.as_deref(), ..self.draft(id, ticket.hit, path, share) };
         let begun = inner.deps.clock.now();
-        let resend_after = match inner.ledger.write(&draft).await? {
-            WriteResult::New { resend_after } => resend_after,
-            WriteResult::Repeated(earlier) => return Ok(Attempt::Earlier(earlier)),
-            WriteResult::Refused(refusal) => {
-                let limit = self.logs.phone.limit.name().to_owned();
-                return Ok(Attempt::Met(Obstacle::Limit(limit, refusal)));
-            }
-            WriteResult::Braked(braked) => {
-                inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(braked.tripped));
-                return Ok(Attempt::Met(Obstacle::Brake(braked)));
-            }
+        let resend_after = match self.write(&draft, ticket.generation).await? {
+            Continue(resend_after) => resend_after,
+            Break(attempt) => return Ok(attempt),
         };
-        let counts = inner.budgets.is_current(&self.logs.limits, ticket.generation).await;
-        // Nothing undoes this: the caller can no longer call it off, and the gateway gets it.
-        let handed_over = counts && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id));
-        if !handed_over {
-            inner.ledger.withdraw(&draft).await?;
-            return Ok(Attempt::TakenBack);
-        }
-        let outcome = if path == SendPath::Open {
-            let delivery = self.deliver(id, ticket.hit, code).await;
-            let gone = inner.deps.clock.now().since(begun);
-            self.delivered(id, &delivery, resend_after, gone)
-        } else {
+        let short = path != SendPath::Open;
+        let (confirmed, gone) = if short {
             self.deliver_later((id, code), share, ticket.at, slot);
-            let (id, expires_in) = (self.shown_id(id), self.code_ttl);
-            SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed: false, short: true })
+            (Some(false), Duration::ZERO)
+        } else {
+            (self.deliver(id, ticket.hit, code).await, inner.deps.clock.now().since(begun))
         };
+        let receipt = |confirmed| SendReceipt {
+            id: self.shown_id(id),
+            expires_in: self.code_ttl.saturating_sub(gone),
+            resend_after: resend_after.saturating_sub(gone),
+            confirmed,
+            short,
+        };
+        let outcome =
+            confirmed.map_or(SendOutcome::NotSent, |confirmed| SendOutcome::Sent(receipt(confirmed)));
         let admitted = Some((ticket.at, ticket.noted));
         Ok(Attempt::HandedOver(SendAnswer { admitted, ..outcome.into() }))
     }
 
-    /// Its code, and the hash of it if it is ours: one that a program has made is checked there.
+    /// Writes the message to the ledger, and decides for good that it is handed over. Continues with the time until the
+    /// number's rules admit the next.
+    async fn write(
+        &self,
+        draft: &MessageDraft<'_>,
+        generation: HitId,
+    ) -> Result<ControlFlow<Attempt, Duration>, DbError> {
+        let inner = &*self.codes.0;
+        let resend_after = match inner.ledger.write(draft).await? {
+            WriteResult::New { resend_after } => resend_after,
+            WriteResult::Repeated(earlier) => return Ok(Break(Attempt::Earlier(earlier))),
+            WriteResult::Met(obstacle) => {
+                let tripped = matches!(&obstacle, Obstacle::Brake(braked) if braked.tripped);
+                inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(tripped));
+                return Ok(Break(Attempt::Met(obstacle)));
+            }
+        };
+        let counts = inner.budgets.is_current(&self.logs.limits, generation).await;
+        // Nothing undoes this: the caller can no longer call the message off, and it goes to the gateway.
+        let handed_over = counts && self.handover.as_ref().is_none_or(|flag| flag.hand_over(draft.id));
+        if !handed_over {
+            inner.ledger.withdraw(draft).await?;
+            return Ok(Break(Attempt::TakenBack));
+        }
+        Ok(Continue(resend_after))
+    }
+
+    /// The code of the message; and its hash if it is ours: a program checks itself what it has made.
     fn code(&self, id: MessageId) -> (SmsCode, Option<String>) {
         if let Some(code) = &self.message.code {
             return (code.clone(), None);
@@ -401,6 +411,7 @@ impl SendJob {
     }
 
     fn draft(&self, id: MessageId, hit: HitId, path: SendPath, share: BudgetShare) -> MessageDraft<'_> {
+        let browser = self.message.browser.as_deref();
         MessageDraft {
             id,
             message: &self.message,
@@ -411,7 +422,7 @@ impl SendJob {
             gateway: self.codes.gateway().name(),
             code_hash: None,
             code_ttl: self.code_ttl,
-            asker: self.asker.as_deref(),
+            asker: browser.map(|browser| self.codes.asker(self.logs.phone.key, browser)),
             guess_window: self.guess_window,
             brake: &self.brake,
             share,
@@ -424,43 +435,24 @@ impl SendJob {
         self.message.purpose.program().map(|_| id)
     }
 
-    fn delivered(
-        &self,
-        id: MessageId,
-        delivery: &DeliveryResult,
-        resend_after: Duration,
-        gone: Duration,
-    ) -> SendOutcome {
-        let confirmed = match delivery {
-            DeliveryResult::Accepted { .. } => true,
-            DeliveryResult::Unknown { .. } => false,
-            DeliveryResult::Refused { .. } => return SendOutcome::NotSent,
-        };
-        SendOutcome::Sent(SendReceipt {
-            id: self.shown_id(id),
-            expires_in: self.code_ttl.saturating_sub(gone),
-            resend_after: resend_after.saturating_sub(gone),
-            confirmed,
-            short: false,
-        })
-    }
-
-    /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides.
-    async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> DeliveryResult {
+    /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides. Returns whether
+    /// the gateway has confirmed it; None if it was not sent.
+    async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> Option<bool> {
         let delivery = self.call_gateway(id, code).await;
-        match self.note_delivery(id, Some(&delivery)).await {
-            Some(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
-                self.codes.0.budgets.refund_all_but_asker(&self.logs, hit).await;
-            }
-            // If that could not be written, it stays pending and counts, in the window store as well.
-            Some(true) | None => {}
+        // If that cannot be written, it stays pending and counts, in the window store as well.
+        let settled = self.note_delivery(id, Some(&delivery)).await;
+        match delivery {
             // This process was stopped for minutes, and the ledger has marked the message as unknown.
-            Some(false) => {
-                let reason = "it was given up before its gateway answered".to_owned();
-                return DeliveryResult::Unknown { reason };
+            _ if settled == Some(false) => Some(false),
+            DeliveryResult::Accepted { .. } => Some(true),
+            DeliveryResult::Unknown { .. } => Some(false),
+            DeliveryResult::Refused { .. } => {
+                if settled.is_some() {
+                    self.codes.0.budgets.refund_all_but_asker(&self.logs, hit).await;
+                }
+                None
             }
         }
-        delivery
     }
 
     /// In a shortage nobody waits for the gateway: the waiting time would show whether a message was sent. If
