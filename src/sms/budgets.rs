@@ -2,16 +2,17 @@
 //! dialling prefix, and everyone's. A store that has lost its windows is rebuilt before it admits anything.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatehouse_limiter::{
     AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, LogPeek, OwnedBucket,
-    RebuildError, Refusal, RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
+    RebuildError, RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
 };
 
 use super::decide::{BudgetShare, Obstacle, SendPath};
-use super::ledger::{Ledger, LedgerPosition};
+use super::ledger::{Ledger, LedgerPosition, Unsent};
 use super::message_limits::{MessageLimits, MessageLogs, ONCE};
 use crate::clock::Micros;
 use crate::config::LimitName;
@@ -35,22 +36,10 @@ const OF_THE_ASKER: [LimitName; 6] = [
     LimitName::RelayToken,
 ];
 
-pub enum BudgetAdmission {
-    /// It counts now.
-    In(BudgetTicket),
-    /// A full rule, or a store that is out. It counts nowhere.
-    Met(Obstacle),
-    /// The same request came before and is in the logs.
-    Repeated,
-}
-
 /// An admission, and the state of the store in which it is valid.
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetTicket {
-    pub hit: HitId,
-    pub at: Micros,
-    /// What a limit in monitor mode would have refused.
-    pub noted: Option<Refusal>,
+    pub admitted: AdmittedHit,
     pub generation: HitId,
 }
 
@@ -74,38 +63,29 @@ impl SmsBudgets {
 
     /// A hit in every log that the path counts in at once, or in none. It is only returned if the store's windows were
     /// complete before and after.
-    pub async fn admit(&self, logs: &MessageLogs, path: SendPath, solved: bool) -> BudgetAdmission {
-        self.try_to_admit(logs, path, solved).await.unwrap_or_else(|error| {
-            tracing::debug!(?error, "no message is sent while the window store is out");
-            BudgetAdmission::Met(Obstacle::StoreOut)
-        })
-    }
-
-    async fn try_to_admit(
+    pub async fn admit(
         &self,
         logs: &MessageLogs,
         path: SendPath,
         solved: bool,
-    ) -> Result<BudgetAdmission, Option<StoreError>> {
+    ) -> Result<ControlFlow<Unsent, BudgetTicket>, Option<StoreError>> {
         let buckets = logs.at_once(path);
         for _ in 0..MOST_TRIES {
             let generation = self.complete(&logs.limits).await?;
-            let AdmittedHit { id: hit, at, noted, .. } =
-                match self.limiter.reserve_or_nothing(&buckets, solved).await.map_err(Some)? {
-                    HitDecision::Admitted(admission) => admission,
-                    HitDecision::Refused(refusal) => {
-                        let limit = buckets[refusal.bucket].limit.name();
-                        // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
-                        if limit == ONCE || self.is_repeated(logs).await {
-                            return Ok(BudgetAdmission::Repeated);
-                        }
-                        return Ok(BudgetAdmission::Met(Obstacle::Limit(limit.to_owned(), refusal)));
-                    }
-                };
+            let admitted = match self.limiter.reserve_or_nothing(&buckets, solved).await.map_err(Some)? {
+                HitDecision::Admitted(admitted) => admitted,
+                HitDecision::Refused(refusal) => {
+                    let limit = buckets[refusal.bucket].limit.name();
+                    // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
+                    let repeated = limit == ONCE || self.is_repeated(logs).await;
+                    let met = || Unsent::Met(Obstacle::Limit(limit.to_owned(), refusal));
+                    return Ok(Break(if repeated { Unsent::Repeated } else { met() }));
+                }
+            };
             if self.is_current(&logs.limits, generation).await {
-                return Ok(BudgetAdmission::In(BudgetTicket { hit, at, noted, generation }));
+                return Ok(Continue(BudgetTicket { admitted, generation }));
             }
-            self.limiter.refund(&buckets, hit).await.map_err(Some)?;
+            self.limiter.refund(&buckets, admitted.id).await.map_err(Some)?;
         }
         Err(None)
     }

@@ -5,6 +5,7 @@ mod codes;
 mod pages;
 
 use std::collections::HashMap;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,6 +159,7 @@ impl Ledger {
 const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
+/// A message as the ledger is to write it.
 pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a RequestedMessage,
@@ -180,49 +182,49 @@ pub struct MessageDraft<'a> {
     pub path: SendPath,
 }
 
-pub enum WriteResult {
-    /// It was written, and its code is now the number's code for its purpose.
-    New {
-        /// Until the number's rules admit the next.
-        resend_after: Duration,
-    },
-    /// The request is already there.
-    Repeated(EarlierMessage),
-    /// A full rule of the number, which the ledger knows better than the window store; or what its prefix asks, if by that
-    /// the request does not go on by its path.
+/// Why an attempt to send a message ended without one. Nothing of it counts, and nothing is written.
+pub enum Unsent {
     Met(Obstacle),
+    /// The window store knows the request. It was sent, or another instance is sending it or about to give it up.
+    Repeated,
+    /// The ledger knows the request.
+    Earlier(EarlierMessage),
+    /// The windows in which it counted were lost, or its caller has stopped waiting.
+    TakenBack,
 }
 
 impl Ledger {
-    /// Judges a draft and writes it in one step, during which nothing else is written for its number. A brake
-    /// that it trips stays even if the draft is refused.
-    pub async fn write(&self, draft: &MessageDraft<'_>) -> Result<WriteResult, DbError> {
+    /// Judges a draft and writes it in one step, during which nothing else is written for its number. Its code is then the
+    /// number's code for its purpose. A brake that it trips stays even if the draft is refused. Continues with the time
+    /// until the number's rules admit the next.
+    pub async fn write(&self, draft: &MessageDraft<'_>) -> Result<ControlFlow<Unsent, Duration>, DbError> {
         let mut tx = self.db.begin_exclusive(DbLock::number(&draft.logs.phone.key.0)).await?;
         let mut now = tx.now(&self.clock).await?;
         if let Some(once) = &draft.logs.once
             && let Some(earlier) = earlier(&mut tx, once.key, now).await?
         {
-            return Ok(WriteResult::Repeated(earlier));
+            return Ok(Break(Unsent::Earlier(earlier)));
         }
         let number = draft.logs.phone.borrow();
         let mut sent = sent_to(&mut tx, number, now).await?;
         // Never older than the newest message, whatever the clock says.
         now = sent.first().map_or(now, |newest| newest.at.max(now));
         if let Some(refusal) = evaluate(number.limit, &sent, now, draft.message.solved) {
-            return Ok(WriteResult::Met(Obstacle::Limit(number.limit.name().to_owned(), refusal)));
+            // The ledger knows the number better than the window store.
+            return Ok(Break(Unsent::Met(Obstacle::Limit(number.limit.name().to_owned(), refusal))));
         }
         let (RequestedMessage { phone, purpose, solved, .. }, path) = (draft.message, draft.path);
         if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await? {
             let met = Obstacle::Brake(braked);
             if decide(Facts { purpose, solved: *solved, path, met: &met }) != Decision::GoOn(path) {
                 tx.commit().await?;
-                return Ok(WriteResult::Met(met));
+                return Ok(Break(Unsent::Met(met)));
             }
         }
         insert(&mut tx, draft, now).await?;
         tx.commit().await?;
         sent.insert(0, KeptHit { at: now, id: draft.hit });
-        Ok(WriteResult::New { resend_after: wait(number.limit, &sent, now) })
+        Ok(Continue(wait(number.limit, &sent, now)))
     }
 
     /// Removes a draft that no gateway has seen. The number's older code is still gone.

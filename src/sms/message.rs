@@ -4,14 +4,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gatehouse_limiter::Refusal;
 use gatehouse_limiter::middleware::RequestOrigin;
+use gatehouse_limiter::{AdmittedHit, Refusal};
 use serde::{Deserialize, Serialize, Serializer};
 use strum::{EnumString, IntoStaticStr};
 
 use super::{MessageId, Phone, SmsCode};
 use crate::audit::Outcome;
-use crate::clock::Micros;
 use crate::config::is_custom_name;
 use crate::denied::Denied;
 
@@ -257,8 +256,8 @@ pub struct SendAnswer {
     pub outcome: SendOutcome,
     /// An earlier request with the same name got it.
     pub repeated: bool,
-    /// If the windows admitted it: when, and what a limit in monitor mode would have refused.
-    pub admitted: Option<(Micros, Option<Refusal>)>,
+    /// If the windows admitted it.
+    pub admitted: Option<AdmittedHit>,
     /// The rule that refused it.
     pub refusal: Option<Refusal>,
 }

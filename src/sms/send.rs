@@ -1,22 +1,21 @@
 //! Sends one message, from top to bottom: [`SmsCodes::turn`] waits for requests with the same name, [`InTurn::send`]
-//! begins a task, [`SendJob::run`] makes attempts and has decided what each of them meets ([`decide`]),
-//! [`SendJob::attempt`] counts the message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the
-//! gateway.
+//! begins a task, [`SendJob::run`] makes attempts and asks [`decide`] about what they meet, [`SendJob::attempt`] counts the
+//! message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the gateway.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::wait_queue::QueuePosition;
-use gatehouse_limiter::{HitId, StoreError, SubjectKey};
+use gatehouse_limiter::{AdmittedHit, HitId, Refusal, StoreError, SubjectKey};
 use tokio::time::Instant;
 use tracing::Instrument;
 use zeroize::Zeroizing;
 
-use super::budgets::{BudgetAdmission, BudgetTicket};
+use super::budgets::BudgetTicket;
 use super::codes::SmsCodes;
 use super::decide::{BudgetShare, Decision, Facts, Obstacle, SendPath, decide};
-use super::ledger::{EarlierMessage, MessageDraft, MessageState, WriteResult};
+use super::ledger::{EarlierMessage, MessageDraft, MessageState, Unsent};
 use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::message_limits::{MessageLogs, RELAYED};
 use super::slots::MessageSlot;
@@ -123,22 +122,14 @@ impl SmsCodes {
     }
 }
 
+fn store_out(error: Option<StoreError>) -> Unsent {
+    tracing::debug!(?error, "no message is sent while the window store is out");
+    Unsent::Met(Obstacle::StoreOut)
+}
+
 fn on_its_way(id: MessageId, expires_in: Duration) -> SendOutcome {
     let (resend_after, confirmed, short) = (Duration::ZERO, false, false);
     SendOutcome::Sent(SendReceipt { id: Some(id), expires_in, resend_after, confirmed, short })
-}
-
-/// How one attempt to send a message ended. Unless it was handed over, nothing of it counts and nothing is written.
-enum Attempt {
-    /// It was handed to the gateway; or withheld, which looks the same.
-    HandedOver(SendAnswer),
-    Met(Obstacle),
-    /// The windows in which it counted were lost, or its caller has stopped waiting.
-    TakenBack,
-    /// The window store knows the request. It was sent, or another instance is sending it or about to give it up.
-    Repeated,
-    /// The ledger knows the request.
-    Earlier(EarlierMessage),
 }
 
 impl InTurn {
@@ -234,14 +225,14 @@ impl SendJob {
                 return Ok(SendOutcome::unavailable().into());
             }
             match self.attempt(path).await? {
-                Attempt::HandedOver(answer) => return Ok(answer),
-                Attempt::Met(obstacle) => match self.decide(path, obstacle) {
+                Continue(answer) => return Ok(answer),
+                Break(Unsent::Met(obstacle)) => match self.decide(path, obstacle) {
                     Continue(on) => path = on,
                     Break(answer) => return Ok(answer),
                 },
-                Attempt::TakenBack => {}
-                Attempt::Earlier(earlier) => return self.repeated(earlier).await,
-                Attempt::Repeated => {
+                Break(Unsent::TakenBack) => {}
+                Break(Unsent::Earlier(earlier)) => return self.repeated(earlier).await,
+                Break(Unsent::Repeated) => {
                     earlier = self.earlier().await?;
                     pending += usize::from(earlier.is_some());
                     let is_settled = |it: &EarlierMessage| it.short || it.state != MessageState::Pending;
@@ -318,18 +309,18 @@ impl SendJob {
     }
 
     /// Counts the message, and enters it. If it is not handed over, it no longer counts.
-    async fn attempt(self: &Arc<Self>, path: SendPath) -> Result<Attempt, DbError> {
+    async fn attempt(self: &Arc<Self>, path: SendPath) -> Result<ControlFlow<Unsent, SendAnswer>, DbError> {
         let budgets = &self.codes.0.budgets;
         let ticket = match budgets.admit(&self.logs, path, self.message.solved).await {
-            BudgetAdmission::In(ticket) => ticket,
-            BudgetAdmission::Met(obstacle) => return Ok(Attempt::Met(obstacle)),
-            BudgetAdmission::Repeated => return Ok(Attempt::Repeated),
+            Ok(Continue(ticket)) => ticket,
+            Ok(Break(unsent)) => return Ok(Break(unsent)),
+            Err(error) => return Ok(Break(store_out(error))),
         };
         let attempt = self.enter(&ticket, path).await;
-        if !matches!(attempt, Ok(Attempt::HandedOver(_))) {
-            budgets.refund(&self.logs.every_log(path), ticket.hit).await;
+        if !matches!(attempt, Ok(Continue(_))) {
+            budgets.refund(&self.logs.every_log(path), ticket.admitted.id).await;
         }
-        if let Ok(Attempt::Met(Obstacle::Limit(..))) = attempt {
+        if let Ok(Break(Unsent::Met(Obstacle::Limit(..)))) = attempt {
             // The ledger refused what the window store had admitted.
             let number = self.logs.phone.borrow();
             budgets.restore_number(number, &self.codes.ledger().sent_to(number).await?).await;
@@ -338,27 +329,32 @@ impl SendJob {
     }
 
     /// Writes the message with its share of the budgets, and delivers it.
-    async fn enter(self: &Arc<Self>, ticket: &BudgetTicket, path: SendPath) -> Result<Attempt, DbError> {
-        let inner = &*self.codes.0;
-        let Some(_in_flight) = self.slot(path) else { return Ok(Attempt::Met(Obstacle::NoSlot)) };
-        let Some((share, slot)) = self.share(ticket, path).await? else {
-            return Ok(Attempt::Met(Obstacle::StoreOut));
+    async fn enter(
+        self: &Arc<Self>,
+        ticket: &BudgetTicket,
+        path: SendPath,
+    ) -> Result<ControlFlow<Unsent, SendAnswer>, DbError> {
+        let (inner, BudgetTicket { admitted, generation }) = (&*self.codes.0, *ticket);
+        let Some(_in_flight) = self.slot(path) else { return Ok(Break(Unsent::Met(Obstacle::NoSlot))) };
+        let (share, slot) = match self.share(admitted.id, path).await? {
+            Ok(share) => share,
+            Err(error) => return Ok(Break(store_out(Some(error)))),
         };
         let id = MessageId::random(&inner.deps.entropy);
         let (code, code_hash) = self.code(id);
         let draft =
-            MessageDraft { code_hash: code_hash.as_deref(), ..self.draft(id, ticket.hit, path, share) };
+            MessageDraft { code_hash: code_hash.as_deref(), ..self.draft(id, admitted.id, path, share) };
         let begun = inner.deps.clock.now();
-        let resend_after = match self.write(&draft, ticket.generation).await? {
+        let resend_after = match self.write(&draft, generation).await? {
             Continue(resend_after) => resend_after,
-            Break(attempt) => return Ok(attempt),
+            Break(unsent) => return Ok(Break(unsent)),
         };
         let short = path != SendPath::Open;
         let (confirmed, gone) = if short {
-            self.deliver_later((id, code), share, ticket.at, slot);
+            self.deliver_later((id, code), share, admitted.at, slot);
             (Some(false), Duration::ZERO)
         } else {
-            (self.deliver(id, ticket.hit, code).await, inner.deps.clock.now().since(begun))
+            (self.deliver(id, admitted.id, code).await, inner.deps.clock.now().since(begun))
         };
         let receipt = |confirmed| SendReceipt {
             id: self.shown_id(id),
@@ -369,8 +365,7 @@ impl SendJob {
         };
         let outcome =
             confirmed.map_or(SendOutcome::NotSent, |confirmed| SendOutcome::Sent(receipt(confirmed)));
-        let admitted = Some((ticket.at, ticket.noted));
-        Ok(Attempt::HandedOver(SendAnswer { admitted, ..outcome.into() }))
+        Ok(Continue(SendAnswer { admitted: Some(admitted), ..outcome.into() }))
     }
 
     /// Writes the message to the ledger, and decides for good that it is handed over. Continues with the time until the
@@ -379,25 +374,23 @@ impl SendJob {
         &self,
         draft: &MessageDraft<'_>,
         generation: HitId,
-    ) -> Result<ControlFlow<Attempt, Duration>, DbError> {
+    ) -> Result<ControlFlow<Unsent, Duration>, DbError> {
         let inner = &*self.codes.0;
-        let resend_after = match inner.ledger.write(draft).await? {
-            WriteResult::New { resend_after } => resend_after,
-            WriteResult::Repeated(earlier) => return Ok(Break(Attempt::Earlier(earlier))),
-            WriteResult::Met(obstacle) => {
-                let tripped = matches!(&obstacle, Obstacle::Brake(braked) if braked.tripped);
-                inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(tripped));
-                return Ok(Break(Attempt::Met(obstacle)));
-            }
-        };
+        let written = inner.ledger.write(draft).await?;
+        if let Break(Unsent::Met(Obstacle::Brake(braked))) = &written {
+            inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(braked.tripped));
+        }
+        if written.is_break() {
+            return Ok(written);
+        }
         let counts = inner.budgets.is_current(&self.logs.limits, generation).await;
         // Nothing undoes this: the caller can no longer call the message off, and it goes to the gateway.
         let handed_over = counts && self.handover.as_ref().is_none_or(|flag| flag.hand_over(draft.id));
         if !handed_over {
             inner.ledger.withdraw(draft).await?;
-            return Ok(Break(Attempt::TakenBack));
+            return Ok(Break(Unsent::TakenBack));
         }
-        Ok(Continue(resend_after))
+        Ok(written)
     }
 
     /// The code of the message; and its hash if it is ours: a program checks itself what it has made.
@@ -566,25 +559,23 @@ impl SendJob {
 
     /// The part of the budgets that the message uses, and in a shortage its slot from the answer on. Every number is
     /// looked up, and a hit is taken for every number, so that it takes the same time whoever owns it; one that finds no
-    /// slot is treated like one that nobody owns. None if the window store is out.
+    /// slot is treated like one that nobody owns.
     async fn share(
         &self,
-        ticket: &BudgetTicket,
+        hit: HitId,
         path: SendPath,
-    ) -> Result<Option<(BudgetShare, Option<MessageSlot>)>, DbError> {
+    ) -> Result<Result<(BudgetShare, Option<MessageSlot>), StoreError>, DbError> {
         if path == SendPath::Open {
-            return Ok(Some((BudgetShare::Open, None)));
+            return Ok(Ok((BudgetShare::Open, None)));
         }
         let inner = &*self.codes.0;
         let proven = path.sends_to(self.proven_since().await?);
         let kept = proven.then(|| inner.slots.kept(&self.message.purpose.scope())).flatten();
-        let taken = inner.budgets.take(&self.logs, path, kept.is_some(), ticket.hit).await;
-        let out = |error: &StoreError| {
-            tracing::debug!(%error, "no message is sent while the window store is out");
-        };
-        let Ok(share) = taken.inspect_err(out) else { return Ok(None) };
-        let slot = kept.filter(|_| share != BudgetShare::Withheld);
-        Ok(Some((share, Some(slot.unwrap_or_else(|| inner.slots.withheld())))))
+        let taken = inner.budgets.take(&self.logs, path, kept.is_some(), hit).await;
+        Ok(taken.map(|share| {
+            let slot = kept.filter(|_| share != BudgetShare::Withheld);
+            (share, Some(slot.unwrap_or_else(|| inner.slots.withheld())))
+        }))
     }
 
     /// Since when the number has been proven where the code is for: at the program, or as an account's here.
@@ -635,9 +626,9 @@ impl SendJob {
             }
             // A brake, or everybody is challenged.
             (Some(limit), None, _) => (audit.now(), Some(EventRule::by_nobody(limit))),
-            (None, _, Some((at, noted))) => {
-                let noted = noted.as_ref();
-                (*at, noted.map(|refusal| EventRule::noted(buckets[refusal.bucket].limit.name(), refusal)))
+            (None, _, Some(AdmittedHit { at, noted, .. })) => {
+                let limit = |refusal: &Refusal| buckets[refusal.bucket].limit.name();
+                (*at, noted.as_ref().map(|refusal| EventRule::noted(limit(refusal), refusal)))
             }
             (None, _, None) => (audit.now(), None),
         };
