@@ -27,7 +27,7 @@ pub enum Obstacle {
     StoreOut,
     /// A rule of that limit is full.
     Limit(String, Refusal),
-    /// As many messages are in flight as may be, in all or for the requester.
+    /// No more messages may be in flight, in all or for the requester.
     NoSlot,
 }
 
@@ -181,12 +181,12 @@ mod tests {
         SendPath::Open,
         SendPath::SpentAsker,
         SendPath::Short { proven_before: None },
-        // By a brake that spares more numbers.
+        // This brake spares more numbers.
         SendPath::Short { proven_before: Some(Micros(1_001)) },
     ];
     const UNDER_THAT_BRAKE: [SendPath; 2] = [
         SendPath::Short { proven_before: Some(BRAKED) },
-        // By one that spares fewer.
+        // This brake spares fewer.
         SendPath::Short { proven_before: Some(Micros(999)) },
     ];
 

@@ -38,13 +38,13 @@ struct SenderLimits {
     phone: Limit,
     /// Counts what one program sent to the number. Our own pages are challenged for all that it gets.
     phone_apart: Option<Limit>,
-    /// Of the requester's address and network.
+    /// The limits of the requester's address and network.
     origin: [Limit; 2],
-    /// The same in a shortage. At our pages they count but refuse nothing: an address is shared, and requests of strangers
+    /// These limits in a shortage. At our pages they count but refuse nothing: an address is shared, and requests of strangers
     /// there must not lock out an owner. At a program a brake alone makes codes short, and withheld ones must not use up
     /// its own budget.
     origin_in_shortage: [Limit; 2],
-    /// Of the prefix, the total, and this sender alone.
+    /// The limits of the prefix, the total, and this sender alone.
     open: [Limit; 3],
     once: Limit,
 }

@@ -122,6 +122,7 @@ impl SmsCodes {
     }
 }
 
+/// No message is sent while the window store is out, or its windows are not rebuilt yet.
 fn store_out(error: Option<StoreError>) -> Unsent {
     tracing::debug!(?error, "no message is sent while the window store is out");
     Unsent::Met(Obstacle::StoreOut)
@@ -264,7 +265,7 @@ impl SendJob {
         Break(SendAnswer { refusal, ..SendOutcome::Denied(denied).into() })
     }
 
-    /// Whether an administrator has paused the number's prefix: the same for every number under it.
+    /// The pause of the number's prefix, if an administrator has set one: the same for every number under it.
     fn paused(&self, live: &LiveSettings) -> Option<Obstacle> {
         let (mut numbers, now) = (self.message.phone.numbers(), self.codes.0.deps.clock.now());
         let left = numbers.find_map(|number| live.access.paused(&number, now))?;
