@@ -383,8 +383,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
 )]
 pub async fn api(body: Json<FactorBody>, call: ApiRequest) -> WebResult {
     let passkey = (body.passkey.as_ref(), ChallengePurpose::SecondStep);
-    let guess = read_guess(body.totp.as_ref(), body.recovery.as_ref(), passkey)?;
     let (token, half) = half(&call, &call.services).await?.ok_or(Problem::Lapsed)?;
+    let guess = read_guess(body.totp.as_ref(), body.recovery.as_ref(), passkey)?;
     let proved = prove(&call.actor(FORM, body.captcha.as_ref()), &half.account, guess).await;
     let factor = call.told(FORM, proved).await?;
     let answer = match half.new_password {

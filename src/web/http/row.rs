@@ -166,6 +166,11 @@ pub trait Arguments: FromRequest + 'static {
     fn checks() -> Vec<Checks>;
 }
 
+/// A handler with such arguments.
+pub trait RowHandler<A: Arguments>: Handler<A, Output: Responder + 'static> {}
+
+impl<A: Arguments, H: Handler<A, Output: Responder + 'static>> RowHandler<A> for H {}
+
 macro_rules! arguments {
     ($($argument:ident)*) => {
         impl<$($argument: Argument + FromRequest + 'static),*> Arguments for ($($argument,)*) {
@@ -216,18 +221,13 @@ fn has(methods: &[Method], method: &Method) -> bool {
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 
 impl Row {
-    pub fn new<F, A>(
+    pub fn new<A: Arguments>(
         methods: &'static [Method],
         path: &str,
         caller: Caller,
         origin: Origin,
-        handler: F,
-    ) -> Self
-    where
-        F: Handler<A>,
-        A: Arguments,
-        F::Output: Responder + 'static,
-    {
+        handler: impl RowHandler<A>,
+    ) -> Self {
         check(path, caller, origin, &A::checks());
         let asked = guard::fn_guard(move |request| has(methods, &request.head().method));
         let facts = RowFacts {
@@ -244,32 +244,21 @@ impl Row {
     }
 
     /// What is only shown.
-    pub fn get<F, A>(path: &str, caller: Caller, handler: F) -> Self
-    where
-        F: Handler<A>,
-        A: Arguments,
-        F::Output: Responder + 'static,
-    {
+    pub fn get<A: Arguments>(path: &str, caller: Caller, handler: impl RowHandler<A>) -> Self {
         Self::new(GET, path, caller, Origin::Harmless, handler)
     }
 
     /// What a form of ours does.
-    pub fn form<F, A>(path: &str, caller: Caller, handler: F) -> Self
-    where
-        F: Handler<A>,
-        A: Arguments,
-        F::Output: Responder + 'static,
-    {
+    pub fn form<A: Arguments>(path: &str, caller: Caller, handler: impl RowHandler<A>) -> Self {
         Self::new(&[Method::POST], path, caller, Origin::Form, handler)
     }
 
     /// A call of the API, whose annotation has its path and method.
-    pub fn call<C, F, A>(caller: Caller, handler: F) -> Self
+    pub fn call<C, H, A>(caller: Caller, handler: H) -> Self
     where
         C: utoipa::Path + SchemaReferences + Tags<'static>,
-        F: Handler<A>,
+        H: RowHandler<A>,
         A: Arguments,
-        F::Output: Responder + 'static,
     {
         let [method] = &C::methods()[..] else { panic!("{}: a row has one method", C::path()) };
         let (methods, origin): (&'static [Method], _) = match method {
@@ -327,46 +316,25 @@ fn of_call(caller: Caller) -> Origin {
 
 /// A handler takes what its row asks for, and nothing that another row would.
 fn check(path: &str, caller: Caller, origin: Origin, checks: &[Checks]) {
-    let fits = |check: &Checks| match check {
-        Checks::Session => caller == Caller::Session,
-        Checks::Member => caller == Caller::Member,
-        Checks::Owner => matches!(caller, Caller::Session | Caller::Member),
-        Checks::Admin => matches!(caller, Caller::Admin(..)),
-        Checks::Program => {
-            matches!(caller, Caller::Program(_) | Caller::MailServer | Caller::LimitUser)
-        }
-        Checks::Form => origin == Origin::Form,
-        Checks::Call => origin == Origin::Call || origin == Origin::Harmless,
+    use Caller::*;
+    let callers: &[Checks] = match caller {
+        Session => &[Checks::Session, Checks::Owner],
+        Member => &[Checks::Member, Checks::Owner],
+        Admin(..) => &[Checks::Admin],
+        Program(_) | MailServer | LimitUser => &[Checks::Program],
+        // The handler judges who it is.
+        Anyone | MaybeMember | HalfSignIn | Client | TokenHolder | Signer | Gateway | Proxy | Monitoring
+        | ThisMachine => &[],
     };
-    let wrong = checks.iter().find(|check| !fits(check));
-    assert!(
-        wrong.is_none(),
-        "{path}: the handler checks {wrong:?}, and its row says {caller:?} and {origin:?}"
-    );
-    let sees_to_caller = checks.iter().any(|check| !matches!(check, Checks::Form | Checks::Call));
-    let sees_to_origin = match origin {
-        Origin::Form => checks.contains(&Checks::Form),
-        Origin::Call => checks.contains(&Checks::Call),
-        Origin::Harmless | Origin::NoCookies | Origin::Elsewhere(_) => true,
+    let (origins, is_needed): (&[Checks], bool) = match origin {
+        Origin::Form => (&[Checks::Form], true),
+        Origin::Call => (&[Checks::Call], true),
+        Origin::Harmless => (&[Checks::Call], false),
+        Origin::NoCookies | Origin::Elsewhere(_) => (&[], false),
     };
-    let is_judged_inside = match caller {
-        Caller::Session
-        | Caller::Member
-        | Caller::Admin(..)
-        | Caller::Program(_)
-        | Caller::MailServer
-        | Caller::LimitUser => false,
-        Caller::Anyone
-        | Caller::MaybeMember
-        | Caller::HalfSignIn
-        | Caller::Client
-        | Caller::TokenHolder
-        | Caller::Signer
-        | Caller::Gateway
-        | Caller::Proxy
-        | Caller::Monitoring
-        | Caller::ThisMachine => true,
-    };
-    assert!(is_judged_inside || sees_to_caller, "{path}: the handler takes no {caller:?}");
-    assert!(sees_to_origin, "{path}: the handler does not look where a {origin:?} is from");
+    let has = |any: &[Checks]| checks.iter().any(|check| any.contains(check));
+    let fits = checks.iter().all(|check| callers.contains(check) || origins.contains(check));
+    assert!(fits, "{path}: the handler checks {checks:?}, and its row says {caller:?} and {origin:?}");
+    assert!(callers.is_empty() || has(callers), "{path}: no argument of the handler admits {caller:?}");
+    assert!(!is_needed || has(origins), "{path}: no argument of the handler checks the origin, {origin:?}");
 }
