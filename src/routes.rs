@@ -32,9 +32,9 @@ use crate::web::{
     register, reset, second_step, session, sign_in, sign_in_by_code, status,
 };
 
-/// A page of the console, and a form of it that asks for the password where it needs one.
+/// A page of the console, or a form of it that asks for the password where it needs one. A call that no token opens.
 const CONSOLE: Caller = Admin(AccessKind::Read, &[]);
-/// A form of the console that is only read with a password that was confirmed recently.
+/// A form or a call that takes a password that was confirmed recently.
 const CONFIRMED: Caller = Admin(AccessKind::Change, &[]);
 const CONFIRMING: Caller = Admin(AccessKind::Try, &[]);
 const READ_LIMITS: Caller = Admin(AccessKind::Read, &[LimitsRead, LimitsWrite]);
@@ -52,9 +52,6 @@ const READ_SUBJECTS: Caller = Admin(AccessKind::Read, &[EventsRead, SubjectsClea
 const CLEAR_SUBJECTS: Caller = Admin(AccessKind::Change, &[SubjectsClear]);
 const READ_ACCOUNTS: Caller = Admin(AccessKind::Read, &[AccountsWrite]);
 const CHANGE_ACCOUNTS: Caller = Admin(AccessKind::Change, &[AccountsWrite]);
-/// No token makes or ends tokens.
-const READ_TOKENS: Caller = Admin(AccessKind::Read, &[]);
-const CHANGE_TOKENS: Caller = Admin(AccessKind::Change, &[]);
 
 /// The row of a call of the API, from its annotation: `call!(Member, account::apps::api_list)`.
 macro_rules! call {
@@ -69,12 +66,10 @@ macro_rules! call {
 
 /// The table. The first path that fits a request is the one that it is for.
 pub fn table() -> Vec<Row> {
-    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
-    let spared = |row: Row| row.while_denied(WhileDenied::Everybody);
-    let rows = sign_in_pages().into_iter().chain(account_pages().into_iter().map(known));
-    let rows = rows.chain(console().into_iter().map(known)).chain(calls());
-    let rows = rows.chain(admin_calls().into_iter().map(known)).chain(program_calls());
-    rows.chain(provider()).chain(at_hosts().into_iter().map(spared)).chain(others()).collect()
+    let rows = sign_in_pages().into_iter().chain(account_pages().into_iter().map(Row::known));
+    let rows = rows.chain(console().into_iter().map(Row::known)).chain(calls());
+    let rows = rows.chain(admin_calls().into_iter().map(Row::known)).chain(program_calls());
+    rows.chain(provider()).chain(at_hosts().into_iter().map(Row::spared)).chain(others()).collect()
 }
 
 const POST: &[Method] = &[Method::POST];
@@ -84,18 +79,17 @@ const GET_ALONE: &[Method] = &[Method::GET];
 const ANY: &[Method] = &[];
 
 fn sign_in_pages() -> Vec<Row> {
-    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
     vec![
-        known(Row::get("/", Anyone, session::home)),
-        known(Row::get("/login", Anyone, sign_in::show)),
-        known(Row::form("/login", Anyone, sign_in::submit).attempts(Action::SignIn)),
+        Row::get("/", Anyone, session::home).known(),
+        Row::get("/login", Anyone, sign_in::show).known(),
+        Row::form("/login", Anyone, sign_in::submit).attempts(Action::SignIn).known(),
         Row::get("/login/code", Anyone, sign_in_by_code::show).with_codes(),
         Row::form("/login/code", Anyone, sign_in_by_code::submit).with_codes(),
         Row::get("/password/reset", Anyone, reset::show).with_codes(),
         Row::form("/password/reset", Anyone, reset::submit).with_codes(),
-        known(Row::get("/login/factor", HalfSignIn, second_step::show)),
-        known(Row::form("/login/factor", HalfSignIn, second_step::submit)),
-        known(Row::form("/logout", Anyone, session::logout).on("/account")),
+        Row::get("/login/factor", HalfSignIn, second_step::show).known(),
+        Row::form("/login/factor", HalfSignIn, second_step::submit).known(),
+        Row::form("/logout", Anyone, session::logout).on("/account").known(),
         Row::get("/register", Anyone, register::show),
         Row::form("/register", Anyone, register::submit).attempts(Action::Register),
     ]
@@ -167,7 +161,7 @@ fn console() -> Vec<Row> {
         Row::form("/admin/factors", CONSOLE, factors::submit),
         Row::get("/admin/limits", CONSOLE, limits::show),
         Row::get("/admin/limits/edit/{limit}", CONSOLE, limits::editor::show),
-        Row::form("/admin/limits/edit/{limit}", CONSOLE, limits::editor::submit).on("/admin/limits"),
+        Row::form("/admin/limits/edit/{limit}", CONSOLE, limits::editor::submit),
         Row::get("/admin/limits/toml", CONSOLE, limits::editor::show_toml),
         Row::form("/admin/limits/toml", CONSOLE, limits::editor::submit_toml),
         Row::get("/admin/limits/history", CONSOLE, limits::history::show),
@@ -184,14 +178,13 @@ fn console() -> Vec<Row> {
 
 /// Calls of the API for people.
 fn calls() -> Vec<Row> {
-    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
     vec![
-        known(call!(Anyone, captcha::issue)),
-        known(call!(Anyone, sign_in::api).attempts(Action::SignIn)),
-        known(call!(HalfSignIn, second_step::api)),
-        known(call!(MaybeMember, session::api_logout)),
+        call!(Anyone, captcha::issue).known(),
+        call!(Anyone, sign_in::api).attempts(Action::SignIn).known(),
+        call!(HalfSignIn, second_step::api).known(),
+        call!(MaybeMember, session::api_logout).known(),
         call!(Anyone, register::api).attempts(Action::Register),
-        known(call!(Session, session::api_show)),
+        call!(Session, session::api_show).known(),
         // Codes that prove a number to the account of a session are sent to who is refused, too.
         call!(MaybeMember, code::api)
             .with_codes()
@@ -200,23 +193,23 @@ fn calls() -> Vec<Row> {
             .while_denied(WhileDenied::KnownSession),
         call!(Anyone, sign_in_by_code::api).with_codes().attempts(Action::Guess),
         call!(Anyone, reset::api).with_codes(),
-        known(call!(Member, account::phone::api_set)),
-        known(call!(Member, account::phone::api_remove)),
-        known(call!(Member, account::apps::api_list)),
-        known(call!(Member, account::apps::api_revoke)),
-        known(call!(Member, account::factors::api_confirm)).for_setup(),
-        known(call!(Member, account::factors::api_propose)).for_setup(),
-        known(call!(Member, account::factors::api_use)).for_setup(),
-        known(call!(Member, account::factors::api_remove)).for_setup(),
-        known(call!(Member, account::factor_policy::api_show)).for_setup(),
-        known(call!(Member, account::factor_policy::api_switch)).for_setup(),
-        known(call!(Member, account::factor_policy::api_distrust)).for_setup(),
-        known(call!(Member, account::factors::api_renew)),
-        known(call!(MaybeMember, account::passkeys::api_challenge)).for_setup(),
-        known(call!(Anyone, passkeys::api_login)),
-        known(call!(Member, account::passkeys::api_list)).for_setup(),
-        known(call!(Member, account::passkeys::api_add)).for_setup(),
-        known(call!(Member, account::passkeys::api_remove)).for_setup(),
+        call!(Member, account::phone::api_set).with_codes().known(),
+        call!(Member, account::phone::api_remove).known(),
+        call!(Member, account::apps::api_list).known(),
+        call!(Member, account::apps::api_revoke).known(),
+        call!(Member, account::factors::api_confirm).known().for_setup(),
+        call!(Member, account::factors::api_propose).known().for_setup(),
+        call!(Member, account::factors::api_use).known().for_setup(),
+        call!(Member, account::factors::api_remove).known().for_setup(),
+        call!(Member, account::factor_policy::api_show).known().for_setup(),
+        call!(Member, account::factor_policy::api_switch).known().for_setup(),
+        call!(Member, account::factor_policy::api_distrust).known().for_setup(),
+        call!(Member, account::factors::api_renew).known(),
+        call!(MaybeMember, account::passkeys::api_challenge).known().for_setup(),
+        call!(Anyone, passkeys::api_login).known(),
+        call!(Member, account::passkeys::api_list).known().for_setup(),
+        call!(Member, account::passkeys::api_add).known().for_setup(),
+        call!(Member, account::passkeys::api_remove).known().for_setup(),
     ]
 }
 
@@ -224,12 +217,12 @@ fn calls() -> Vec<Row> {
 fn admin_calls() -> Vec<Row> {
     vec![
         call!(CONFIRMING, confirm::api_submit),
-        call!(READ_TOKENS, tokens::api_list),
-        call!(CHANGE_TOKENS, tokens::api_create),
+        call!(CONSOLE, tokens::api_list),
+        call!(CONFIRMED, tokens::api_create),
         call!(READ_SUBJECTS, lookup::api::show),
         call!(CLEAR_SUBJECTS, lookup::api::clear).reads(BODY_LIMIT),
         call!(CHANGE_ACCOUNTS, lookup::api::enable_password).reads(BODY_LIMIT),
-        call!(CHANGE_TOKENS, tokens::api_revoke),
+        call!(CONFIRMED, tokens::api_revoke),
         call!(READ_ACCOUNTS, accounts::api::list),
         call!(READ_ACCOUNTS, accounts::api::show),
         call!(READ_ACCOUNTS, accounts::api::groups),
@@ -275,15 +268,14 @@ fn program_calls() -> Vec<Row> {
 
 /// The provider of OpenID Connect.
 fn provider() -> Vec<Row> {
-    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
     let asks = Origin::Elsewhere("A client may send its request as a form, which leads where a link would.");
     let leads = Origin::Elsewhere("Without a token of ours it leads to the page that asks.");
     vec![
         Row::get("/.well-known/openid-configuration", Anyone, oidc::discovery::show),
-        known(Row::get("/oauth/authorize", Anyone, oidc::authorize::show)),
-        known(Row::new(POST, "/oauth/authorize", Anyone, asks, oidc::authorize::take).reads(BODY_LIMIT)),
-        known(Row::get("/oauth/continue", Anyone, oidc::authorize::go_on)),
-        known(Row::form("/oauth/consent", Anyone, oidc::authorize::decide).on("/account")),
+        Row::get("/oauth/authorize", Anyone, oidc::authorize::show).known(),
+        Row::new(POST, "/oauth/authorize", Anyone, asks, oidc::authorize::take).reads(BODY_LIMIT).known(),
+        Row::get("/oauth/continue", Anyone, oidc::authorize::go_on).known(),
+        Row::form("/oauth/consent", Anyone, oidc::authorize::decide).on("/oauth/authorize").known(),
         Row::get("/oauth/keys", Anyone, oidc::keys::show),
         Row::new(POST, "/oauth/token", Client, Origin::NoCookies, oidc::token::issue).reads(BODY_LIMIT),
         Row::new(OPTIONS, "/oauth/token", Anyone, Origin::Harmless, oidc::preflight),
@@ -294,20 +286,21 @@ fn provider() -> Vec<Row> {
         Row::new(OPTIONS, "/oauth/revoke", Anyone, Origin::Harmless, oidc::preflight),
         Row::new(POST, "/oauth/introspect", Client, Origin::NoCookies, oidc::token::introspect)
             .reads(BODY_LIMIT),
-        known(Row::get("/oauth/logout", Anyone, oidc::logout::show)),
-        known(Row::new(POST, "/oauth/logout", Anyone, leads, oidc::logout::submit).reads(BODY_LIMIT)),
+        Row::get("/oauth/logout", Anyone, oidc::logout::show).known(),
+        Row::new(POST, "/oauth/logout", Anyone, leads, oidc::logout::submit).reads(BODY_LIMIT).known(),
     ]
 }
 
 /// What proxies ask, and what browsers ask for at the host of an application.
 fn at_hosts() -> Vec<Row> {
     let of_host = Origin::Elsewhere("It stands at the host of an application, and has to come from there.");
+    let redeems = Origin::Elsewhere("Its code is good in the browser that has the state to it.");
     vec![
         Row::new(ANY, "/api/authz/forward-auth", Proxy, Origin::Harmless, gate::authz::forward_auth),
         Row::new(ANY, "/api/authz/auth-request", Proxy, Origin::Harmless, gate::authz::auth_request),
         Row::new(ANY, "/api/authz/ext-authz/{path:.*}", Proxy, Origin::Harmless, gate::authz::ext_authz),
         Row::get("/.gatehouse/start", Anyone, gate::host::start),
-        Row::new(GET_ALONE, "/.gatehouse/callback", Anyone, Origin::Harmless, gate::host::callback),
+        Row::new(GET_ALONE, "/.gatehouse/callback", Anyone, redeems, gate::host::callback),
         Row::get("/.gatehouse/logout", Anyone, gate::host::show_logout),
         Row::new(POST, "/.gatehouse/logout", Anyone, of_host, gate::host::logout),
         Row::new(ANY, "/.gatehouse/forbidden", Anyone, Origin::Harmless, gate::host::forbidden),
@@ -316,12 +309,10 @@ fn at_hosts() -> Vec<Row> {
 }
 
 fn others() -> Vec<Row> {
-    let known = |row: Row| row.while_denied(WhileDenied::KnownBrowser);
-    let spared = |row: Row| row.while_denied(WhileDenied::Everybody);
     let report = |methods| {
         let take = delivery_reports::take;
         let row = Row::new(methods, "/sms/reports/{gateway}", Gateway, Origin::NoCookies, take);
-        spared(row).with_codes().reads(delivery_reports::LONGEST)
+        row.spared().with_codes().reads(delivery_reports::LONGEST)
     };
     vec![
         Row::get("/.well-known/change-password", Anyone, account::change_here),
@@ -329,15 +320,15 @@ fn others() -> Vec<Row> {
         Row::get("/dev/outbox.json", ThisMachine, outbox::json),
         report(GET_ALONE),
         report(POST),
-        known(Row::get("/captcha/{id}.png", Anyone, captcha::image)),
+        Row::get("/captcha/{id}.png", Anyone, captcha::image).known(),
         Row::get("/problems/{name}", Anyone, error_page::show_problem),
         Row::get("/api", Anyone, api_page::show),
         Row::get("/openapi.json", Anyone, openapi::serve),
-        spared(Row::get("/static/{file}", Anyone, assets::serve)),
-        spared(Row::get("/favicon.ico", Anyone, assets::icon)),
-        spared(call!(Anyone, status::healthz)),
-        spared(call!(Anyone, status::readyz)),
-        spared(call!(Monitoring, status::metrics)),
+        Row::get("/static/{file}", Anyone, assets::serve).spared(),
+        Row::get("/favicon.ico", Anyone, assets::icon).spared(),
+        call!(Anyone, status::healthz).spared(),
+        call!(Anyone, status::readyz).spared(),
+        call!(Monitoring, status::metrics).spared(),
     ]
 }
 
@@ -360,7 +351,10 @@ pub fn app(
         InitError = (),
     >,
 > {
-    let there = table().into_iter().filter(|row| edge.sends_codes || !row.needs_codes);
+    let sends = edge.sends_codes;
+    let there = table()
+        .into_iter()
+        .map(|row| if row.needs_codes && !sends { row.leading_to(nothing_here) } else { row });
     let (calls, pages): (Vec<_>, Vec<_>) =
         PathRows::of(there).into_iter().partition(|rows| rows.path().starts_with(API));
     let api = calls.into_iter().fold(scope(API), |api, rows| api.service(rows.below(API)));
@@ -416,7 +410,8 @@ impl PathRows {
 
 impl HttpServiceFactory for PathRows {
     fn register(self, config: &mut AppService) {
-        let allow: Rc<[&str]> = self.rows.iter().flat_map(|row| row.methods).map(Method::as_str).collect();
+        let allow: Rc<[&str]> =
+            self.rows.iter().flat_map(|row| row.facts.methods).map(Method::as_str).collect();
         let other = move |request: HttpRequest| {
             let allow = allow.join(", ");
             async move {

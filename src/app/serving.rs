@@ -69,10 +69,13 @@ impl Application {
         let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());
+        // A row that its handler does not fit ends the start here.
+        drop(routes::table());
         let listener = listen(settings.server.bind).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let builder =
-            Server::build().workers(workers).max_concurrent_connections(bounds.ceiling.div_ceil(workers));
+        let ceiling = bounds.ceiling.div_ceil(workers);
+        // Who runs the process listens for its signals from its start on.
+        let builder = Server::build().workers(workers).max_concurrent_connections(ceiling).disable_signals();
         let app = (services.clone(), edge, security);
         let server = accept(builder, listener, Arc::clone(&connections), app).map_err(failed)?;
         let (tuning, stop) = (services.tuning.clone(), stopper.stop());

@@ -3,7 +3,7 @@
 use gatehouse::accounts::{CreateError, Username};
 #[cfg(feature = "otlp")]
 use gatehouse::app::instance_name;
-use gatehouse::app::{Application, StartError, TimeAndEntropy, wait_until_alone};
+use gatehouse::app::{Application, RunningServer, StartError, TimeAndEntropy, wait_until_alone};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig, ReloadOutcome};
 use gatehouse::entropy::Entropy;
@@ -12,6 +12,7 @@ use gatehouse::login::{HashCaller, Password};
 use gatehouse::otlp::Otlp;
 use gatehouse::telemetry;
 use gatehouse::web::http::services::Services;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};
@@ -63,15 +64,15 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>)
         tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
         Ok(serving)
     };
-    // The first process of a container is not ended by a signal that it does not handle.
+    let mut stop = StopSignals::listen().map_err(CliFailure::broken)?;
     let ended = tokio::select! {
         biased;
-        () = told_to_stop() => {
+        _ = stop.told() => {
             tracing::info!("told to stop before it served");
             Ok(())
         }
         started = starting => match started {
-            Ok(serving) => serving.run().await.map_err(CliFailure::broken),
+            Ok(serving) => run_until(&mut stop, serving).await,
             Err(failure) => Err(failure),
         },
     };
@@ -108,21 +109,46 @@ fn start_failure(error: StartError) -> CliFailure {
     }
 }
 
-async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminated), Ok(mut interrupted)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = interrupted.recv() => {}
+/// The signals that end the process. It listens for them from the start on: the first process of a container is ended by none
+/// that it does not handle.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+}
+
+impl StopSignals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+        })
+    }
+
+    /// Returns at the next signal: true if requests that are being answered are to be finished first.
+    async fn told(&mut self) -> bool {
+        tokio::select! {
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => false,
+            _ = self.quit.recv() => false,
+        }
+    }
+}
+
+async fn run_until(stop: &mut StopSignals, serving: RunningServer) -> Result<(), CliFailure> {
+    let handle = serving.handle();
+    let mut running = Box::pin(serving.run());
+    loop {
+        tokio::select! {
+            ended = &mut running => return ended.map_err(CliFailure::broken),
+            // The server is told at once; `running` ends when it has stopped.
+            gracefully = stop.told() => drop(handle.stop(gracefully)),
+        }
     }
 }
 
 async fn reload_on_hangup(watcher: ConfigWatcher) {
-    use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangups) = signal(SignalKind::hangup()) else { return };
     while hangups.recv().await.is_some() {
         watcher.reload_now();

@@ -19,7 +19,7 @@ use crate::denied::Denied;
 use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
-use crate::web::http::describe::{self, ATTEMPT, MEMBER, MobileNumber, NUMBER};
+use crate::web::http::describe::{self, ATTEMPT, MobileNumber, NUMBER};
 use crate::web::http::extract;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
@@ -158,7 +158,7 @@ async fn send(
         body = CodeAccepted,
         headers(("BrowserCookie"), ("RateLimitPolicy"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, MEMBER, NUMBER])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::SmsCode;

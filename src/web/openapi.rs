@@ -46,16 +46,16 @@ struct Lead;
 pub fn describe(rows: Vec<Row>) -> Value {
     let mut api = Lead::openapi();
     let (mut asked, components) = (Vec::new(), api.components.get_or_insert_default());
-    for Row { facts, call, methods, .. } in rows {
+    for Row { facts, call, .. } in rows {
         let Some(DescribedCall { method, tags, mut operation, schemas }) = call else { continue };
         operation.tags = Some(tags.into_iter().map(str::to_owned).collect());
         components.schemas.extend(schemas);
         api.paths.add_path_operation(facts.path.as_str(), vec![method], operation);
-        asked.push((facts, methods));
+        asked.push(facts);
     }
     let mut document = serde_json::to_value(api).expect("strings and numbers are JSON");
-    for (facts, methods) in asked {
-        let method = methods[0].as_str().to_lowercase();
+    for facts in asked {
+        let method = facts.methods[0].as_str().to_lowercase();
         ask(&mut document["paths"][facts.path.as_str()][method], &facts);
     }
     finish(document)
@@ -67,7 +67,9 @@ fn ask(operation: &mut Value, row: &RowFacts) {
     const PROGRAM: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
     let session = json!({ "session": [] });
     let (security, problems) = match row.caller {
-        Caller::MaybeMember => (json!([{}, session]), Vec::new()),
+        Caller::MaybeMember => {
+            (json!([{}, session]), [&SIGNED_OUT[..], &["password-change-required"]].concat())
+        }
         Caller::Session => (json!([session]), SIGNED_OUT.to_vec()),
         Caller::Member => (json!([session]), [&SIGNED_OUT[..], &["password-change-required"]].concat()),
         Caller::Admin(kind, scopes) => {

@@ -20,7 +20,7 @@ use crate::web::form::{
 };
 use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
-use crate::web::http::extract::{self};
+use crate::web::http::extract;
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
     PageRequest, Problem, SecretField, ServicesData, WebResult,

@@ -1,10 +1,10 @@
 //! `/password/reset` and `POST /api/v1/password/reset`: a new password for a user who proves that the account's number
 //! is theirs.
 
-use actix_web::web::Json;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
+use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 

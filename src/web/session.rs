@@ -82,11 +82,11 @@ impl<T: DeserializeOwned + 'static> FromRequest for MemberCall<T> {
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, body) = (request.clone(), UnreadBody::<T>::of(request, payload));
         Box::pin(async move {
-            let call = ApiRequest::admit(&request)?;
+            ApiRequest::admit(&request)?;
             member(&request).await?;
             let body = body.read().await?;
             let Member(who) = member(&request).await?;
-            Ok(Self { who, call, body })
+            Ok(Self { who, call: ApiRequest::admit(&request)?, body })
         })
     }
 }
@@ -95,7 +95,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for MemberCall<T> {
 pub struct OwnersForm(SentForm);
 
 impl Argument for OwnersForm {
-    const CHECKS: &'static [Checks] = &[Checks::Form, Checks::Owner];
+    const CHECKS: &'static [Checks] = &[Checks::Form, Checks::SessionOfRow];
 }
 
 impl FromRequest for OwnersForm {
@@ -195,7 +195,7 @@ fn page_visit(request: &HttpRequest) -> Option<PageRequest> {
 /// Where to return to: the page itself; for a form, the page that it stands on.
 fn back<'a>(visit: &'a PageRequest, request: &'a HttpRequest) -> &'a str {
     match RowFacts::of(request) {
-        Some(row) if !request.method().is_safe() => row.page(),
+        Some(row) if !request.method().is_safe() => row.page(request),
         _ => visit.here(),
     }
 }
@@ -503,7 +503,6 @@ pub async fn api_show(who: SignedIn) -> HttpResponse {
     operation_id = "signOut",
     tag = "session",
     responses((status = 204, description = "Signed out. The cookie is removed.", headers(("SessionCookie")))),
-    extensions(("x-problems" = json!(["unavailable"])))
 )]
 pub async fn api_logout(call: ApiRequest) -> Result<HttpResponse, Problem> {
     Ok(end(&call, &call.services, HttpResponse::NoContent().finish()).await?)

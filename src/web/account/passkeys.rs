@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::factors::{FactorOwner, exposed};
 use crate::accounts::{AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel};
-use crate::web::http::describe::{self, MEMBER};
+use crate::web::http::describe::{self};
 use crate::web::http::page::set;
 use crate::web::http::{ApiRequest, Field, Message, Problem, ServicesData, WebResult};
 use crate::web::second_step::require_confirmed;
@@ -105,7 +105,7 @@ struct CreationOptions {
         body = PasskeyOptions,
         headers(("BrowserCookie"))
     )),
-    extensions(("x-problems" = json!([MEMBER, "step-up-required", "not-found"])))
+    extensions(("x-problems" = json!(["step-up-required", "not-found"])))
 )]
 pub async fn api_challenge(
     request: HttpRequest,

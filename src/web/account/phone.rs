@@ -138,9 +138,6 @@ async fn remove_once(
     extensions(("x-problems" = json!([ATTEMPT, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password", "step-up-required"])))
 )]
 pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetPhoneBody>) -> WebResult {
-    if !call.edge.sends_codes {
-        return Err(Problem::NotFound.into());
-    }
     let (phone, code) = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());

@@ -12,6 +12,7 @@ use actix_web::dev::Payload;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use zeroize::Zeroize;
 
 use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
@@ -213,30 +214,35 @@ impl<const LIMIT: usize> AdminForm<LIMIT> {
         if reason.is_empty() { Err(FormProblem::ReasonMissing) } else { Ok(reason) }
     }
 
-    /// Nothing of strangers is read.
+    /// Nothing of strangers is read, and a form that keeps its body back gains nothing: it is judged once more.
     async fn admit(request: &HttpRequest, body: UnreadBody<FormPairs, LIMIT>) -> Result<Self, WebError> {
         let row = RowFacts::of(request).ok_or(Problem::Internal)?;
         let Caller::Admin(kind, _) = row.caller else { return Err(Problem::Internal.into()) };
         let (services, edge) = app_data(request)?;
         let visit = PageRequest::of(request, edge.clone());
-        let read = AdminRequest::guard(visit, services, (AccessKind::Read, false), row.page()).await?;
+        let page = row.page(request);
+        let AdminRequest { visit, .. } =
+            AdminRequest::guard(visit, services, (AccessKind::Read, false), page).await?;
         let pairs = body.read_form().await?;
-        let ours = read.visit.admits_form(value(&pairs, "csrf_token"));
-        let request = match kind {
-            AccessKind::Read if ours => read,
-            AccessKind::Read => {
-                let why = DenialReason::Foreign.into_str();
-                read.admin.failed("access", &json!({ "path": read.visit.pattern(), "why": why }));
-                read
-            }
-            kind => AdminRequest::guard(read.visit, services, (kind, ours), row.page()).await?,
-        };
+        let ours = visit.admits_form(value(&pairs, "csrf_token"));
+        let request = AdminRequest::guard(visit, services, (kind, ours), page).await?;
+        if !ours {
+            let (path, why) = (&row.path, DenialReason::Foreign.into_str());
+            request.admin.failed("access", &json!({ "path": path, "why": why }));
+        }
         Ok(Self { request, pairs, ours })
     }
 }
 
+impl<const LIMIT: usize> Drop for AdminForm<LIMIT> {
+    /// One of the fields may be a password.
+    fn drop(&mut self) {
+        self.pairs.iter_mut().for_each(|(_, value)| value.zeroize());
+    }
+}
+
 impl<const LIMIT: usize> Argument for AdminForm<LIMIT> {
-    const CHECKS: &'static [Checks] = &[Checks::Admin, Checks::Form];
+    const CHECKS: &'static [Checks] = &[Checks::AdminForm, Checks::Form];
 }
 
 impl<const LIMIT: usize> FromRequest for AdminForm<LIMIT> {
@@ -268,7 +274,7 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
 type GuardFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
 impl Argument for AdminRequest {
-    const CHECKS: &'static [Checks] = &[Checks::Admin];
+    const CHECKS: &'static [Checks] = &[Checks::AdminPage];
 }
 
 impl FromRequest for AdminRequest {
@@ -403,7 +409,7 @@ async fn judge(request: &HttpRequest) -> Result<Admin, Problem> {
 }
 
 impl Argument for Permitted {
-    const CHECKS: &'static [Checks] = &[Checks::Admin, Checks::Call];
+    const CHECKS: &'static [Checks] = &[Checks::AdminCall, Checks::Call];
 }
 
 impl FromRequest for Permitted {

@@ -244,9 +244,9 @@ pub async fn show(request: AdminRequest) -> WebResult {
 
 /// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
 pub async fn create(posted: AdminForm) -> WebResult {
-    let AdminForm { request, pairs, .. } = posted;
-    let (visit, services) = (request.visit.clone(), request.services.clone());
-    let make = async move |_, pairs: FormPairs, _| make(&request, pairs).await;
+    let pairs = posted.pairs.clone();
+    let (visit, services) = (posted.request.visit.clone(), posted.request.services.clone());
+    let make = async move |_, pairs: FormPairs, _| make(&posted.request, pairs).await;
     once(visit, services, pairs, FormReach::AnyInstance, make).await
 }
 

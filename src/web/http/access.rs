@@ -41,7 +41,8 @@ pub async fn refusal(request: &HttpRequest) -> Option<HttpResponse> {
 fn record(request: &HttpRequest) {
     let Ok((services, edge)) = app_data(request) else { return };
     let network = ClientAddress::of(request, &edge.trusted).network();
-    let action = RowFacts::of(request).map_or(Action::Request, |row| row.attempts);
+    let row = RowFacts::of(request).filter(|row| row.is_for(request.method()));
+    let action = row.map_or(Action::Request, |row| row.attempts);
     let audit = &services.audit;
     audit.record(AuditEvent {
         network: Some(EventSubject::Network(network.as_ref())),

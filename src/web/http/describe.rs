@@ -8,12 +8,10 @@ use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder}
 // A call names its problems under `x-problems`; `web::openapi` makes the refusing answers of them.
 
 /// What is limited, and goes on with a solved challenge.
-pub const ATTEMPT: [&str; 5] = ["csrf", "captcha-required", "captcha-invalid", "throttled", "unavailable"];
+pub const ATTEMPT: [&str; 4] = ["captcha-required", "captcha-invalid", "throttled", "unavailable"];
 /// The problems of what verifies the password of who is signed in.
 pub const PASSWORD: [&str; 3] = ["invalid-credentials", "password-disabled", "busy"];
 pub const NUMBER: [&str; 2] = ["invalid-phone", "country-not-allowed"];
-pub const MEMBER: [&str; 4] =
-    ["unauthenticated", "password-change-required", "factor-setup-required", "unavailable"];
 
 /// A user name (RFC 8265, case folded).
 #[derive(ToSchema)]

@@ -11,7 +11,7 @@ use actix_web::dev::{JsonBody, Payload, ServiceRequest, ServiceResponse, UrlEnco
 use actix_web::error::{JsonPayloadError, PayloadError, UrlencodedError};
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::middleware::Next;
-use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
+use actix_web::web::{JsonConfig, PathConfig, QueryConfig, ServiceConfig};
 use actix_web::{Error, FromRequest, HttpRequest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,6 +27,7 @@ use crate::sms::{Phone, PhoneError};
 use crate::web::http::client::ClientAddress;
 use crate::web::http::connections::BodyTime;
 use crate::web::http::error_page::answer;
+use crate::web::http::page::judge_anew;
 use crate::web::http::problem::{InputError, Problem, WebError};
 use crate::web::http::services::Services;
 
@@ -40,7 +41,6 @@ pub fn configure(app: &mut ServiceConfig) {
     app.app_data(
         JsonConfig::default().limit(BODY_LIMIT).error_handler(|error, _| json_problem(&error).into()),
     )
-    .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, _| form_problem(&error).into()))
     .app_data(PathConfig::default().error_handler(|_, _| Problem::NotFound.into()))
     .app_data(QueryConfig::default().error_handler(|_, _| Problem::wrong("query", "Invalid value.").into()));
 }
@@ -70,14 +70,16 @@ impl<T, const LIMIT: usize> UnreadBody<T, LIMIT> {
 impl<T: DeserializeOwned + 'static, const LIMIT: usize> UnreadBody<T, LIMIT> {
     pub async fn read(mut self) -> Result<T, Problem> {
         self.begin();
-        let body = JsonBody::new(&self.request, &mut self.payload, None, true).limit(LIMIT);
-        body.await.map_err(|error| json_problem(&error))
+        let body = JsonBody::new(&self.request, &mut self.payload, None, true).limit(LIMIT).await;
+        judge_anew(&self.request);
+        body.map_err(|error| json_problem(&error))
     }
 
     pub async fn read_form(mut self) -> Result<T, WebError> {
         self.begin();
-        let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT);
-        body.await.map_err(|error| form_problem(&error).into())
+        let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT).await;
+        judge_anew(&self.request);
+        body.map_err(|error| form_problem(&error).into())
     }
 
     fn begin(&self) {

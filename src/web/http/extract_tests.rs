@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::*;
+use crate::web::http::problem::WebResult;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,13 +15,17 @@ struct Call {
     login: String,
 }
 
+async fn form(body: UnreadBody<Call>) -> WebResult {
+    body.read_form().await.map(|_| HttpResponse::NoContent().finish())
+}
+
 async fn send(path: &str, kind: &'static str, body: impl Into<web::Bytes>) -> (u16, String) {
     let app = init_service(
         App::new()
             .wrap(actix_web::middleware::from_fn(refuse_with_pages))
             .configure(configure)
             .route("/api/v1/x", web::post().to(async |_: web::Json<Call>| HttpResponse::NoContent()))
-            .route("/x", web::post().to(async |_: web::Form<Call>| HttpResponse::NoContent())),
+            .route("/x", web::post().to(form)),
     )
     .await;
     let request = TestRequest::post().uri(path).insert_header(("content-type", kind)).set_payload(body);

@@ -90,11 +90,6 @@ impl WebContext {
         request.app_data::<web::Data<Self>>().ok_or(Problem::Internal)
     }
 
-    /// The settings that a client of another program is judged by.
-    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
-        services.live.snapshot_for(client.ip(), self.clock.now())
-    }
-
     /// The client of an API call that changes something. Refuses calls from other sites.
     pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
         if self.csrf.admits_call(request.headers()) {
@@ -124,7 +119,8 @@ pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &web::Data<WebC
     Ok((services, WebContext::of(request)?))
 }
 
-/// The configuration that a request is judged by. Whoever asks first takes it, for all that the request passes.
+/// The configuration that a request is judged by. Whoever asks first takes it, for all that the request passes until its body
+/// is there: who keeps a body back is judged by what is in force then.
 pub fn in_force(request: &HttpRequest, services: &Services) -> Arc<InForceConfig> {
     if let Some(taken) = request.extensions().get::<Arc<InForceConfig>>() {
         return Arc::clone(taken);
@@ -132,6 +128,11 @@ pub fn in_force(request: &HttpRequest, services: &Services) -> Arc<InForceConfig
     let taken = services.live.in_force();
     request.extensions_mut().insert(Arc::clone(&taken));
     taken
+}
+
+/// Has the configuration taken anew.
+pub fn judge_anew(request: &HttpRequest) {
+    request.extensions_mut().remove::<Arc<InForceConfig>>();
 }
 
 /// A request and who sends it, as pages and calls of the API read it alike. Also a handler's argument.
@@ -157,7 +158,12 @@ impl Requester {
 
     /// The settings that this client is judged by: with lifted limits if `[access] allow` covers it.
     pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
-        in_force(&self.request, services).for_client(self.client.ip(), self.now())
+        self.live_for(services, self.client)
+    }
+
+    /// The settings that a client of another program is judged by.
+    pub fn live_for(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
+        in_force(&self.request, services).for_client(client.ip(), self.now())
     }
 
     /// The settings that everybody else is judged by.
@@ -385,9 +391,13 @@ impl PageRequest {
 
     /// To the account page: a one-time password must be changed before `page` is shown.
     pub fn change_password_first(&self, page: &str) -> HttpResponse {
-        self.see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
+        let next = Next::parse(page).filter(|next| next.as_str() != ACCOUNT);
+        self.see_other(&Next::after(ACCOUNT, next.as_ref()), None)
     }
 }
+
+/// The page of the account, where its password is changed.
+const ACCOUNT: &str = "/account";
 
 pub fn with_wait(mut response: HttpResponse, wait: Option<&Wait>) -> HttpResponse {
     if let Some(wait) = wait {

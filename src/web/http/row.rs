@@ -93,6 +93,8 @@ pub enum WhileDenied {
 /// What a row says to the parts that its requests pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowFacts {
+    /// None are all.
+    pub methods: &'static [Method],
     pub path: String,
     pub caller: Caller,
     pub origin: Origin,
@@ -100,17 +102,17 @@ pub struct RowFacts {
     /// Open to an account that has to set a second factor up before everything else.
     pub for_setup: bool,
     /// The page that a form stands on, if not that of its own path.
-    pub page: Option<&'static str>,
+    page: Option<&'static str>,
     /// The action of the record that a refused network tried.
     pub attempts: Action,
 }
 
 /// All rows of a path, as data of its resource.
-pub struct RowsHere(Vec<(&'static [Method], RowFacts)>);
+pub struct RowsHere(Vec<RowFacts>);
 
 impl RowsHere {
     pub fn new(rows: &[Row]) -> Self {
-        Self(rows.iter().map(|row| (row.methods, row.facts.clone())).collect())
+        Self(rows.iter().map(|row| row.facts.clone()).collect())
     }
 }
 
@@ -118,12 +120,20 @@ impl RowFacts {
     /// The row of a request; that of another method if this one has none. None for a path that is in no row.
     pub fn of(request: &HttpRequest) -> Option<&Self> {
         let RowsHere(rows) = request.app_data::<RowsHere>()?;
-        let row = rows.iter().find(|(methods, _)| has(methods, request.method()));
-        row.or(rows.first()).map(|(_, facts)| facts)
+        rows.iter().find(|row| row.is_for(request.method())).or(rows.first())
     }
 
-    /// The page that a form stands on.
-    pub fn page(&self) -> &str {
+    pub fn is_for(&self, method: &Method) -> bool {
+        self.methods.is_empty() || self.methods.contains(method)
+    }
+
+    /// The page that a form stands on. The form stands where it is sent to, unless the row names another.
+    pub fn page<'a>(&'a self, request: &'a HttpRequest) -> &'a str {
+        self.page.unwrap_or_else(|| request.path())
+    }
+
+    /// The same as a path of the table.
+    pub fn page_path(&self) -> &str {
         self.page.unwrap_or(&self.path)
     }
 }
@@ -136,13 +146,21 @@ pub enum Checks {
     /// There is a session of a member.
     Member,
     /// There is a session, of a member if the row says so.
-    Owner,
-    Admin,
+    SessionOfRow,
+    /// An administrator reads a page.
+    AdminPage,
+    /// An administrator sends a form.
+    AdminForm,
+    /// An administrator, or a program with a scope of the row, calls.
+    AdminCall,
+    /// A program has a token that opens the row.
     Program,
-    /// A form is ours.
+    /// A form is ours, or is shown again.
     Form,
     /// A call is not from the page of another site.
     Call,
+    /// The body is read before the caller is judged.
+    EagerBody,
 }
 
 /// An argument of a handler.
@@ -158,8 +176,11 @@ impl Argument for Bytes {}
 impl Argument for Result<Bytes, Error> {}
 impl<T> Argument for Path<T> {}
 impl<T> Argument for Query<T> {}
-impl<T> Argument for Json<T> {}
 impl<T, const LIMIT: usize> Argument for UnreadBody<T, LIMIT> {}
+
+impl<T> Argument for Json<T> {
+    const CHECKS: &'static [Checks] = &[Checks::EagerBody];
+}
 
 /// All arguments of a handler.
 pub trait Arguments: FromRequest + 'static {
@@ -202,7 +223,6 @@ pub struct DescribedCall {
 }
 
 pub struct Row {
-    pub methods: &'static [Method],
     pub facts: RowFacts,
     pub call: Option<DescribedCall>,
     /// It exists only where codes are sent.
@@ -210,11 +230,6 @@ pub struct Row {
     /// At most so many bytes, where a handler takes them as they come.
     pub reads: Option<usize>,
     pub route: Route,
-}
-
-/// No methods are all.
-fn has(methods: &[Method], method: &Method) -> bool {
-    methods.is_empty() || methods.contains(method)
 }
 
 /// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
@@ -229,8 +244,8 @@ impl Row {
         handler: impl RowHandler<A>,
     ) -> Self {
         check(path, caller, origin, &A::checks());
-        let asked = guard::fn_guard(move |request| has(methods, &request.head().method));
         let facts = RowFacts {
+            methods,
             path: path.to_owned(),
             caller,
             origin,
@@ -239,8 +254,8 @@ impl Row {
             page: None,
             attempts: Action::Request,
         };
-        let route = route().guard(asked).to(handler);
-        Self { methods, facts, call: None, needs_codes: false, reads: None, route }
+        let route = route_of(methods, handler);
+        Self { facts, call: None, needs_codes: false, reads: None, route }
     }
 
     /// What is only shown.
@@ -275,6 +290,11 @@ impl Row {
         Self { call: Some(call), ..Self::new(methods, &C::path(), caller, origin, handler) }
     }
 
+    /// The row with another handler, of the same methods.
+    pub fn leading_to<A: Arguments>(self, handler: impl RowHandler<A>) -> Self {
+        Self { route: route_of(self.facts.methods, handler), ..self }
+    }
+
     /// It exists only where codes are sent.
     pub fn with_codes(self) -> Self {
         Self { needs_codes: true, ..self }
@@ -282,6 +302,16 @@ impl Row {
 
     pub fn reads(self, bytes: usize) -> Self {
         Self { reads: Some(bytes), ..self }
+    }
+
+    /// Open to a browser that an account knows, from a network that is refused.
+    pub const fn known(self) -> Self {
+        self.while_denied(WhileDenied::KnownBrowser)
+    }
+
+    /// Open to everybody of a network that is refused.
+    pub const fn spared(self) -> Self {
+        self.while_denied(WhileDenied::Everybody)
     }
 
     pub const fn while_denied(mut self, reach: WhileDenied) -> Self {
@@ -307,6 +337,11 @@ impl Row {
     }
 }
 
+fn route_of<A: Arguments>(methods: &'static [Method], handler: impl RowHandler<A>) -> Route {
+    let asked = move |method: &Method| methods.is_empty() || methods.contains(method);
+    route().guard(guard::fn_guard(move |request| asked(&request.head().method))).to(handler)
+}
+
 fn of_call(caller: Caller) -> Origin {
     match caller {
         Caller::Program(_) | Caller::LimitUser | Caller::Signer => Origin::NoCookies,
@@ -318,9 +353,11 @@ fn of_call(caller: Caller) -> Origin {
 fn check(path: &str, caller: Caller, origin: Origin, checks: &[Checks]) {
     use Caller::*;
     let callers: &[Checks] = match caller {
-        Session => &[Checks::Session, Checks::Owner],
-        Member => &[Checks::Member, Checks::Owner],
-        Admin(..) => &[Checks::Admin],
+        Session => &[Checks::Session, Checks::SessionOfRow],
+        Member => &[Checks::Member, Checks::SessionOfRow],
+        Admin(AccessKind::Read, []) => &[Checks::AdminPage, Checks::AdminForm, Checks::AdminCall],
+        Admin(_, []) => &[Checks::AdminForm, Checks::AdminCall],
+        Admin(..) => &[Checks::AdminCall],
         Program(_) | MailServer | LimitUser => &[Checks::Program],
         // The handler judges who it is.
         Anyone | MaybeMember | HalfSignIn | Client | TokenHolder | Signer | Gateway | Proxy | Monitoring
@@ -333,7 +370,11 @@ fn check(path: &str, caller: Caller, origin: Origin, checks: &[Checks]) {
         Origin::NoCookies | Origin::Elsewhere(_) => (&[], false),
     };
     let has = |any: &[Checks]| checks.iter().any(|check| any.contains(check));
-    let fits = checks.iter().all(|check| callers.contains(check) || origins.contains(check));
+    let fits = |check: &Checks| match check {
+        Checks::EagerBody => callers.is_empty(),
+        check => callers.contains(check) || origins.contains(check),
+    };
+    let fits = checks.iter().all(fits);
     assert!(fits, "{path}: the handler checks {checks:?}, and its row says {caller:?} and {origin:?}");
     assert!(callers.is_empty() || has(callers), "{path}: no argument of the handler admits {caller:?}");
     assert!(!is_needed || has(origins), "{path}: no argument of the handler checks the origin, {origin:?}");

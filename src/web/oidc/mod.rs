@@ -27,6 +27,7 @@ use crate::config::{App, LiveSettings, OidcClient};
 use crate::gate::{Verdict, authorize_client};
 use crate::oidc::{OAuthError, Parameters};
 use crate::web::http::locale::whole_seconds;
+use crate::web::http::page::in_force;
 use crate::web::http::{Requester, Services, ServicesData, WebError, WebResult};
 
 /// An error as JSON (RFC 6749, 5.2).
@@ -181,5 +182,5 @@ pub async fn preflight(request: HttpRequest, services: ServicesData) -> HttpResp
         .insert_header((ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type"))
         .insert_header((ACCESS_CONTROL_MAX_AGE, "3600"))
         .finish();
-    readable(&request, &services.live.snapshot(), response)
+    readable(&request, &in_force(&request, &services).live, response)
 }

@@ -126,7 +126,7 @@ pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<Http
     let body = body.read().await?;
     let (login, client) = parse(&body, &program.sender.edge.trusted)?;
     let Program { sender, services, .. } = &program;
-    let live = sender.edge.live(services, client);
+    let live = sender.live_for(services, client);
     let asker = ChallengeContext { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
     let Some(solved) = redeem(asker, services, &live, body.captcha.as_ref()).await? else {
         let captcha = asker.challenge(services, &live).await;
@@ -199,7 +199,7 @@ pub async fn settle(
     let outcome = body.outcome.parse::<AttemptOutcome>().ok().filter(|outcome| TOLD.contains(outcome));
     let outcome = outcome.ok_or_else(|| Problem::wrong("outcome", "Send failure, success or abandoned."))?;
     let services = &program.services;
-    let live = services.live.snapshot();
+    let live = program.sender.settings(services);
     match services.attempts.settle(&live, realm, &attempt, outcome).await.map_err(out)? {
         AttemptSettled::Told { device } => Ok(HttpResponse::Ok().json(SettledBody { device })),
         AttemptSettled::ToldOtherwise => Err(Problem::ToldOtherwise),
@@ -226,7 +226,7 @@ pub async fn forgive(program: Program, body: UnreadBody<ForgiveBody>) -> Result<
     let wrong = |error| Problem::wrong("login", format!("The login {error}."));
     let login = RealmLogin::parse(body.login.expose()).map_err(wrong)?;
     let services = &program.services;
-    let live = services.live.snapshot();
+    let live = program.sender.settings(services);
     let forgiven = services.attempts.forgive(&live, realm, &login).await;
     forgiven.map_err(|error| out(error.into()))?;
     Ok(HttpResponse::NoContent().finish())

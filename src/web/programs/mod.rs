@@ -81,7 +81,7 @@ impl Program {
         if !self.bearer.scopes.hold(name) {
             return Err(Problem::InsufficientScope);
         }
-        self.services.live.snapshot().limits.custom.get(name).cloned().ok_or(Problem::UnknownLimit)
+        self.sender.settings(&self.services).limits.custom.get(name).cloned().ok_or(Problem::UnknownLimit)
     }
 }
 

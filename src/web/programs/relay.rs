@@ -265,7 +265,10 @@ async fn forward(
 ) -> Result<HttpResponse, Problem> {
     let relay = MessagePurpose::relayed(name).ok_or(Problem::NotFound)?;
     let client = said.ip.and_then(stated).map(|ip| ClientAddress::at(ip, &sender.edge.trusted));
-    let live = client.map_or_else(|| services.live.snapshot(), |client| sender.edge.live(services, client));
+    let live = match client {
+        Some(client) => sender.live_for(services, client),
+        None => sender.settings(services),
+    };
     if let Some(client) = client.filter(|client| live.access.is_denied(*client, sender.now())) {
         services.codes.record_denied(&relay, [client.subject().as_ref(), client.network().as_ref()]);
         return Err(Problem::Denied);

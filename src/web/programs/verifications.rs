@@ -123,7 +123,7 @@ pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<Veri
     let (locale, language) = language(body.locale.as_deref())?;
     let once = idempotency_key(request.headers())?;
     let Program { sender, services, .. } = &program;
-    let live = sender.edge.live(services, client);
+    let live = sender.live_for(services, client);
     let (form, realm) = (CaptchaForm::Verification, Some(name));
     let asker = ChallengeContext { form, client, browser: None, realm };
     let (address, network, codes) = (client.subject(), client.network(), &services.codes);
@@ -198,7 +198,7 @@ pub async fn check(program: Program, id: Path<String>, body: UnreadBody<CheckBod
     let name = program.verify()?.as_str();
     let body = body.read().await?;
     let code = parse_sent_code(&body.code)?;
-    let live = program.services.live.snapshot();
+    let live = program.sender.settings(&program.services);
     let told = [&live.limits.sms_guess];
     match program.services.codes.check_verification(&live, name, &id, &code).await? {
         VerificationOutcome::Approved => {

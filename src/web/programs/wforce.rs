@@ -4,7 +4,6 @@
 //! Unless `auth_policy_reject_on_fail` is set, Dovecot takes every answer but 200 for a yes. So everything that a client
 //! of the mail server can cause, such as a name that is none, is answered by 200 and −1.
 
-use crate::web::programs::Program;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -16,7 +15,8 @@ use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
 use crate::login::{AttemptOutcome, PolicyAttempt};
 use crate::web::http::problem::log_failure;
-use crate::web::http::{ClientAddress, Locale, Problem, SecretField, Services, UnreadBody, WebContext};
+use crate::web::http::{ClientAddress, Locale, Problem, Requester, SecretField, Services, UnreadBody};
+use crate::web::programs::Program;
 
 /// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
 /// need six characters for a byte.
@@ -74,10 +74,10 @@ async fn answer(
     body: UnreadBody<PolicyFields, LONGEST>,
 ) -> Result<HttpResponse, Problem> {
     let Program { sender, services, .. } = mail_server;
-    let (realm, edge) = (mail_server.guard()?, &sender.edge);
+    let realm = mail_server.guard()?;
     let (command, locale) = parse_query(sender.request().query_string());
     let fields = body.read().await.ok();
-    let asked = fields.as_ref().and_then(|fields| parse(fields, realm, services, edge));
+    let asked = fields.as_ref().and_then(|fields| parse(fields, realm, services, sender));
     match (command.ok_or_else(unknown_command)?, asked) {
         (PolicyCommand::Allow, Some((live, attempt))) => match services.policy.allow(&live, &attempt).await {
             Ok(true) => Ok(accept()),
@@ -116,13 +116,16 @@ fn parse(
     fields: &PolicyFields,
     realm: &Realm,
     services: &Services,
-    edge: &WebContext,
+    mail_server: &Requester,
 ) -> Option<(Arc<LiveSettings>, PolicyAttempt)> {
     let text = |field: &Option<SecretField>| field.as_ref().map(|field| field.expose().to_owned());
     let remote = fields.remote.as_ref().and_then(|remote| remote.expose().parse::<IpAddr>().ok());
-    let client = remote.map(|remote| ClientAddress::at(remote, &edge.trusted));
-    let live = client.map_or_else(|| services.live.snapshot(), |client| edge.live(services, client));
-    let denied = client.is_some_and(|client| live.access.is_denied(client, edge.clock.now()));
+    let client = remote.map(|remote| ClientAddress::at(remote, &mail_server.edge.trusted));
+    let live = match client {
+        Some(client) => mail_server.live_for(services, client),
+        None => mail_server.settings(services),
+    };
+    let denied = client.is_some_and(|client| live.access.is_denied(client, mail_server.now()));
     let attempt = PolicyAttempt {
         realm: realm.clone(),
         login: RealmLogin::parse(fields.login.expose()).ok()?,

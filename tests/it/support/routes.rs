@@ -10,7 +10,7 @@ pub const API: &str = "/api/v1";
 /// Every row with its first method; what is for any method has GET here.
 pub fn rows() -> Vec<(&'static str, RowFacts)> {
     let rows = routes::table().into_iter();
-    rows.map(|row| (row.methods.first().map_or("GET", |method| method.as_str()), row.facts)).collect()
+    rows.map(|row| (row.facts.methods.first().map_or("GET", |method| method.as_str()), row.facts)).collect()
 }
 
 /// Every method and path; HEAD is GET without its body, and goes with it.
