@@ -125,7 +125,7 @@ pub async fn act(posted: AdminForm, path: Path<(String, String)>) -> WebResult {
         return if act == AccountAct::Delete { Ok(done()) } else { Err(Problem::NotFound.into()) };
     }
     let again = async |problem: AccountProblem| -> WebResult {
-        let view = view(&request, account.clone()).await?;
+        let view = view(request, account.clone()).await?;
         let status = problem.status();
         let problem = Some((act.into_str(), problem));
         Ok(request.visit.page(status, &AccountView { problem, ..view }))
@@ -170,7 +170,7 @@ pub async fn set_groups(posted: AdminForm, id: Path<String>) -> WebResult {
     let account = found(&request.services, &id).await?;
     let typed = value(pairs, "groups");
     let again = async |problem: AccountProblem| -> WebResult {
-        let view = view(&request, account.clone()).await?;
+        let view = view(request, account.clone()).await?;
         let status = problem.status();
         let view = AccountView { groups: typed.to_owned(), problem: Some((GROUPS, problem)), ..view };
         Ok(request.visit.page(status, &view))
@@ -219,7 +219,7 @@ pub async fn set_profile(posted: AdminForm, id: Path<String>) -> WebResult {
         Ok(read) => read,
         Err(problem) => {
             let status = problem.status();
-            let view = view(&request, account).await?;
+            let view = view(request, account).await?;
             let view = AccountView { typed, problem: Some((PROFILE, problem)), ..view };
             return Ok(request.visit.page(status, &view));
         }

@@ -63,7 +63,7 @@ pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
         _ => {}
     }
     let table = (controls.act != Act::Delete).then(|| form.toml());
-    let fresh = AppFormPage::new(&request, &name, form, controls.clone()).await?;
+    let fresh = AppFormPage::new(request, &name, form, controls.clone()).await?;
     let page = |controls: Controls, trial| {
         let page = fresh.clone().answered(controls, trial);
         request.visit.page(page.controls.status(), &page)
