@@ -401,7 +401,7 @@ impl PathRows {
         &self.path
     }
 
-    /// The same within a scope of this prefix.
+    /// Returns the rows for a scope with this prefix.
     fn below(mut self, prefix: &str) -> Self {
         self.path = self.path.strip_prefix(prefix).map(str::to_owned).unwrap_or(self.path);
         self

@@ -108,7 +108,7 @@ impl FromRequest for OwnersForm {
 }
 
 impl OwnersForm {
-    /// As `SentForm::once`. The session is looked up last: the same form before this one may have ended it.
+    /// Acts once, as `SentForm::once` does. The session is looked up last: the same form before this one may have ended it.
     pub async fn once<T, A>(
         self,
         visit: PageRequest,

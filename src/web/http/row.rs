@@ -15,29 +15,29 @@ use crate::web::http::extract::UnreadBody;
 use crate::web::http::page::{PageRequest, Requester};
 use crate::web::http::services::Services;
 
-/// Who may call.
+/// The caller that a row admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     Anyone,
     /// Anyone, and a member for a part of what can be asked.
     MaybeMember,
-    /// Who is signed in, whatever they have to do first.
+    /// A session, whatever its owner has to do first.
     Session,
-    /// Who is signed in and chose their own password.
+    /// A session whose owner chose their own password.
     Member,
-    /// Who has taken the first step of a sign-in, by its cookie.
+    /// A browser that has taken the first step of a sign-in, by its cookie.
     HalfSignIn,
     /// An administrator; also a program with a token that has one of the scopes.
     Admin(AccessKind, &'static [AdminScope]),
     /// A program, by a token for a realm of this kind.
     Program(ProgramScope),
-    /// The same for a mail server, which may send its token in other fields.
+    /// A mail server, by a token for a guarded realm, which it may send in other header fields.
     MailServer,
     /// A program, by a token for the custom limit that the path names.
     LimitUser,
     /// A client of OpenID Connect, by its secret.
     Client,
-    /// Who has an access token.
+    /// A client with an access token.
     TokenHolder,
     /// A program that signs what it sends.
     Signer,
@@ -83,7 +83,7 @@ pub enum WhileDenied {
     Nothing,
     /// What a browser that an account knows may use.
     KnownBrowser,
-    /// The same, if it is signed in.
+    /// What a known browser may use that is signed in.
     KnownSession,
     /// For monitoring and gateways, and what the page of the refusal is made of; and what proxies ask, since who is refused
     /// here cannot sign in.
@@ -93,7 +93,7 @@ pub enum WhileDenied {
 /// What a row says to the parts that its requests pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowFacts {
-    /// None are all.
+    /// An empty list stands for every method.
     pub methods: &'static [Method],
     pub path: String,
     pub caller: Caller,
@@ -132,7 +132,7 @@ impl RowFacts {
         self.page.unwrap_or_else(|| request.path())
     }
 
-    /// The same as a path of the table.
+    /// Returns the page as a path of the table.
     pub fn page_path(&self) -> &str {
         self.page.unwrap_or(&self.path)
     }
