@@ -3,7 +3,7 @@
 use std::io::{BufRead, stdin};
 use std::path::Path;
 
-use gatehouse::config::LoadedConfig;
+use gatehouse::config::{LoadedConfig, Pkce};
 use gatehouse::oidc::ClientCheck;
 use zeroize::Zeroizing;
 
@@ -29,6 +29,9 @@ pub async fn check(
         ))
     })?;
     tell!("ok   {name} is the client {}", client.client_id);
+    if client.secret.is_some() && client.pkce == Pkce::Required {
+        tell!("note it has to use PKCE; for a client that does not: pkce = \"optional\" in [apps.oidc]");
+    }
     let url = loaded.settings.server.public_url.as_str();
     // Whatever answers says nothing to the terminal.
     let say = |line: String| {

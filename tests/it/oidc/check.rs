@@ -94,6 +94,8 @@ async fn the_whole_way_of_each_kind_of_client_is_gone_and_nothing_stays_signed_i
         let ended = check(&home, &[app]);
         assert_eq!((ended.code, failures(&ended)), (Some(0), vec![]), "{}\n{}", ended.stdout, ended.stderr);
         assert!(ended.stdout.contains(&format!("apps check {app} --as LOGIN")), "{}", ended.stdout);
+        // A client without a secret cannot go without.
+        assert_eq!(ended.stdout.contains("pkce = \"optional\""), app == "wiki", "{app}: {}", ended.stdout);
         for _ in 0..times {
             let ended = check_as(&home, app, "ada", PASSWORD);
             assert_eq!(
