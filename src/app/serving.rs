@@ -74,7 +74,7 @@ impl Application {
         let listener = listen(settings.server.bind).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let ceiling = bounds.ceiling.div_ceil(workers);
-        // Who runs the process listens for its signals from its start on.
+        // `gatehouse serve` listens for the signals of the process from its start on.
         let builder = Server::build().workers(workers).max_concurrent_connections(ceiling).disable_signals();
         let app = (services.clone(), edge, security);
         let server = accept(builder, listener, Arc::clone(&connections), app).map_err(failed)?;

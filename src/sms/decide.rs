@@ -43,7 +43,7 @@ pub struct Facts<'a> {
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum SendDecision {
     /// The request goes on, by that path.
     GoOn(SendPath),
     /// It is refused until a challenge is solved with it.
@@ -85,33 +85,33 @@ pub enum BudgetShare {
 crate::db::text_column!(BudgetShare, text => text.parse::<Self>()?);
 
 /// What becomes of a request that has met something.
-pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> Decision {
+pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> SendDecision {
     use MessagePurpose::{Own, Relayed, Verification};
     use Purpose::{Login, Register, Reset, Verify};
-    let challenged = |on| if solved { Decision::GoOn(on) } else { Decision::Challenge };
+    let challenged = |on| if solved { SendDecision::GoOn(on) } else { SendDecision::Challenge };
     match (met, purpose) {
-        (Obstacle::Paused(_) | Obstacle::StoreOut, _) => Decision::Unavailable,
+        (Obstacle::Paused(_) | Obstacle::StoreOut, _) => SendDecision::Unavailable,
         (Obstacle::EveryoneChallenged(_), _) => challenged(path),
         (Obstacle::Brake(braked), _) => match (braked.proven_before, purpose) {
             (None, _) => challenged(path),
             // It is short by that brake already, or by one that spares fewer numbers.
-            (Some(before), _) if path.is_under(before) => Decision::GoOn(path),
+            (Some(before), _) if path.is_under(before) => SendDecision::GoOn(path),
             // No account has the number yet, so there is nobody to send to.
-            (Some(_), Own(Register | Verify)) => Decision::Throttle,
+            (Some(_), Own(Register | Verify)) => SendDecision::Throttle,
             (proven_before, Own(Login | Reset) | Verification(_)) => {
                 challenged(SendPath::Short { proven_before })
             }
             // No challenge can be shown there.
-            (proven_before, Relayed(_)) => Decision::GoOn(SendPath::Short { proven_before }),
+            (proven_before, Relayed(_)) => SendDecision::GoOn(SendPath::Short { proven_before }),
         },
-        (Obstacle::Limit(_, Refusal { then: RuleAction::Captcha, .. }), _) => Decision::Challenge,
+        (Obstacle::Limit(_, Refusal { then: RuleAction::Captcha, .. }), _) => SendDecision::Challenge,
         // What is kept is for those who have an account here.
         (Obstacle::Limit(limit, _), Own(Login | Reset)) if path == SendPath::Open => {
-            SendPath::past(limit).map_or(Decision::Throttle, challenged)
+            SendPath::past(limit).map_or(SendDecision::Throttle, challenged)
         }
-        (Obstacle::Limit(..), _) => Decision::Throttle,
+        (Obstacle::Limit(..), _) => SendDecision::Throttle,
         (Obstacle::NoSlot, Own(Login | Reset)) if path == SendPath::Open => challenged(SendPath::SpentAsker),
-        (Obstacle::NoSlot, _) => Decision::Unavailable,
+        (Obstacle::NoSlot, _) => SendDecision::Unavailable,
     }
 }
 
@@ -258,20 +258,20 @@ mod tests {
     }
 
     /// What a cell says of a request, which a brake or a limit makes short.
-    fn told(cell: &str, solved: bool, path: SendPath, met: &Obstacle) -> Decision {
+    fn told(cell: &str, solved: bool, path: SendPath, met: &Obstacle) -> SendDecision {
         let then = match cell.strip_prefix("CAPTCHA") {
-            Some(_) if !solved => return Decision::Challenge,
+            Some(_) if !solved => return SendDecision::Challenge,
             Some("") => "goes on",
             Some(then) => then.trim_start_matches(", then "),
             None => cell,
         };
         let proven_before = if let Obstacle::Brake(braked) = met { braked.proven_before } else { None };
         match then {
-            "goes on" => Decision::GoOn(path),
-            "`spent-asker`" => Decision::GoOn(SendPath::SpentAsker),
-            "`short`" => Decision::GoOn(SendPath::Short { proven_before }),
-            "429" => Decision::Throttle,
-            "503" => Decision::Unavailable,
+            "goes on" => SendDecision::GoOn(path),
+            "`spent-asker`" => SendDecision::GoOn(SendPath::SpentAsker),
+            "`short`" => SendDecision::GoOn(SendPath::Short { proven_before }),
+            "429" => SendDecision::Throttle,
+            "503" => SendDecision::Unavailable,
             other => panic!("{other}"),
         }
     }

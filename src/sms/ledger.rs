@@ -17,7 +17,7 @@ use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::brake::SmsBrakes;
-use super::decide::{BudgetShare, Decision, Facts, Obstacle, SendPath, decide};
+use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::message_limits::MessageLogs;
 use super::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage, hex};
 use crate::audit::{EventSubject, mask};
@@ -216,7 +216,7 @@ impl Ledger {
         let (RequestedMessage { phone, purpose, solved, .. }, path) = (draft.message, draft.path);
         if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await? {
             let met = Obstacle::Brake(braked);
-            if decide(Facts { purpose, solved: *solved, path, met: &met }) != Decision::GoOn(path) {
+            if decide(Facts { purpose, solved: *solved, path, met: &met }) != SendDecision::GoOn(path) {
                 tx.commit().await?;
                 return Ok(Break(Unsent::Met(met)));
             }

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::budgets::BudgetTicket;
 use super::codes::SmsCodes;
-use super::decide::{BudgetShare, Decision, Facts, Obstacle, SendPath, decide};
+use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, Unsent};
 use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::message_limits::{MessageLogs, RELAYED};
@@ -257,10 +257,10 @@ impl SendJob {
         let refusal = if let Obstacle::Limit(_, refusal) = &met { Some(*refusal) } else { None };
         let (limit, rule, retry_after) = met.told();
         let denied = match decision {
-            Decision::GoOn(path) => return Continue(path),
-            Decision::Challenge => Denied::Challenged { limit, rule, retry_after },
-            Decision::Throttle => Denied::Throttled { limit, rule, retry_after },
-            Decision::Unavailable => Denied::Unavailable { retry_after },
+            SendDecision::GoOn(path) => return Continue(path),
+            SendDecision::Challenge => Denied::Challenged { limit, rule, retry_after },
+            SendDecision::Throttle => Denied::Throttled { limit, rule, retry_after },
+            SendDecision::Unavailable => Denied::Unavailable { retry_after },
         };
         Break(SendAnswer { refusal, ..SendOutcome::Denied(denied).into() })
     }

@@ -31,7 +31,7 @@ use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::with_wait;
-use crate::web::http::row::{Argument, Checks};
+use crate::web::http::row::{Checks, HandlerArgument};
 use crate::web::http::{
     ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
     Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
@@ -405,7 +405,7 @@ pub enum FormReach {
 /// A form that anyone may send, and that acts once. As a handler's argument.
 pub struct SentForm(UnreadBody<FormPairs>);
 
-impl Argument for SentForm {
+impl HandlerArgument for SentForm {
     const CHECKS: &'static [Checks] = &[Checks::Form];
 }
 
@@ -440,7 +440,7 @@ impl SentForm {
 /// A form of ours whose fields are read; any other is answered with a page that says so. As a handler's argument.
 pub struct OwnForm<T>(pub T);
 
-impl<T> Argument for OwnForm<T> {
+impl<T> HandlerArgument for OwnForm<T> {
     const CHECKS: &'static [Checks] = &[Checks::Form];
 }
 

@@ -22,7 +22,7 @@ use crate::oidc::request_at;
 use crate::web::form::{FormReach, NextFields, NoFields, Notice, OwnForm, SentForm};
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::{Requester, set_all};
-use crate::web::http::row::{Argument, Caller, Checks, RowFacts};
+use crate::web::http::row::{Caller, Checks, HandlerArgument, RowFacts};
 use crate::web::http::{
     ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, UnreadBody, WebContext,
     WebError, WebResult, app_data, describe,
@@ -63,15 +63,15 @@ pub struct MemberCall<T> {
     pub body: T,
 }
 
-impl Argument for SignedIn {
+impl HandlerArgument for SignedIn {
     const CHECKS: &'static [Checks] = &[Checks::Session];
 }
 
-impl Argument for Member {
+impl HandlerArgument for Member {
     const CHECKS: &'static [Checks] = &[Checks::Member];
 }
 
-impl<T> Argument for MemberCall<T> {
+impl<T> HandlerArgument for MemberCall<T> {
     const CHECKS: &'static [Checks] = &[Checks::Member, Checks::Call];
 }
 
@@ -94,7 +94,7 @@ impl<T: DeserializeOwned + 'static> FromRequest for MemberCall<T> {
 /// A form of somebody who is signed in, and that acts once. As a handler's argument.
 pub struct OwnersForm(SentForm);
 
-impl Argument for OwnersForm {
+impl HandlerArgument for OwnersForm {
     const CHECKS: &'static [Checks] = &[Checks::Form, Checks::SessionOfRow];
 }
 
@@ -133,7 +133,7 @@ pub struct MemberForm<T> {
     pub form: T,
 }
 
-impl<T> Argument for MemberForm<T> {
+impl<T> HandlerArgument for MemberForm<T> {
     const CHECKS: &'static [Checks] = &[Checks::Member, Checks::Form];
 }
 

@@ -22,7 +22,7 @@ use crate::web::console::FormProblem;
 use crate::web::form::{FormPairs, value};
 use crate::web::http::client::SubjectBytes;
 use crate::web::http::extract::{BODY_LIMIT, UnreadBody};
-use crate::web::http::row::{AccessKind, Argument, Caller, Checks, RowFacts};
+use crate::web::http::row::{AccessKind, Caller, Checks, HandlerArgument, RowFacts};
 use crate::web::http::{
     ClientAddress, ErrorKind, ErrorPage, Layout, Next, PageRequest, Problem, ServicesData, WebError,
     app_data, extract,
@@ -241,7 +241,7 @@ impl<const LIMIT: usize> Drop for AdminForm<LIMIT> {
     }
 }
 
-impl<const LIMIT: usize> Argument for AdminForm<LIMIT> {
+impl<const LIMIT: usize> HandlerArgument for AdminForm<LIMIT> {
     const CHECKS: &'static [Checks] = &[Checks::AdminForm, Checks::Form];
 }
 
@@ -273,7 +273,7 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
 
 type GuardFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
-impl Argument for AdminRequest {
+impl HandlerArgument for AdminRequest {
     const CHECKS: &'static [Checks] = &[Checks::AdminPage];
 }
 
@@ -408,7 +408,7 @@ async fn judge(request: &HttpRequest) -> Result<Admin, Problem> {
     }
 }
 
-impl Argument for Permitted {
+impl HandlerArgument for Permitted {
     const CHECKS: &'static [Checks] = &[Checks::AdminCall, Checks::Call];
 }
 

@@ -20,7 +20,7 @@ use crate::web::http::extract::SecretField;
 use crate::web::http::message::FieldErrors;
 use crate::web::http::page::{Requester, app_data};
 use crate::web::http::problem::{CaptchaBody, Problem, WebError};
-use crate::web::http::row::{Argument, Checks};
+use crate::web::http::row::{Checks, HandlerArgument};
 use crate::web::http::services::ServicesData;
 use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
@@ -95,7 +95,7 @@ impl Deref for ApiRequest {
     }
 }
 
-impl Argument for ApiRequest {
+impl HandlerArgument for ApiRequest {
     const CHECKS: &'static [Checks] = &[Checks::Call];
 }
 

@@ -164,37 +164,37 @@ pub enum Checks {
 }
 
 /// An argument of a handler.
-pub trait Argument {
+pub trait HandlerArgument {
     const CHECKS: &'static [Checks] = &[];
 }
 
-impl Argument for PageRequest {}
-impl Argument for Requester {}
-impl Argument for HttpRequest {}
-impl Argument for Data<Services> {}
-impl Argument for Bytes {}
-impl Argument for Result<Bytes, Error> {}
-impl<T> Argument for Path<T> {}
-impl<T> Argument for Query<T> {}
-impl<T, const LIMIT: usize> Argument for UnreadBody<T, LIMIT> {}
+impl HandlerArgument for PageRequest {}
+impl HandlerArgument for Requester {}
+impl HandlerArgument for HttpRequest {}
+impl HandlerArgument for Data<Services> {}
+impl HandlerArgument for Bytes {}
+impl HandlerArgument for Result<Bytes, Error> {}
+impl<T> HandlerArgument for Path<T> {}
+impl<T> HandlerArgument for Query<T> {}
+impl<T, const LIMIT: usize> HandlerArgument for UnreadBody<T, LIMIT> {}
 
-impl<T> Argument for Json<T> {
+impl<T> HandlerArgument for Json<T> {
     const CHECKS: &'static [Checks] = &[Checks::EagerBody];
 }
 
 /// All arguments of a handler.
-pub trait Arguments: FromRequest + 'static {
+pub trait HandlerArguments: FromRequest + 'static {
     fn checks() -> Vec<Checks>;
 }
 
 /// A handler with such arguments.
-pub trait RowHandler<A: Arguments>: Handler<A, Output: Responder + 'static> {}
+pub trait RowHandler<A: HandlerArguments>: Handler<A, Output: Responder + 'static> {}
 
-impl<A: Arguments, H: Handler<A, Output: Responder + 'static>> RowHandler<A> for H {}
+impl<A: HandlerArguments, H: Handler<A, Output: Responder + 'static>> RowHandler<A> for H {}
 
 macro_rules! arguments {
     ($($argument:ident)*) => {
-        impl<$($argument: Argument + FromRequest + 'static),*> Arguments for ($($argument,)*) {
+        impl<$($argument: HandlerArgument + FromRequest + 'static),*> HandlerArguments for ($($argument,)*) {
             fn checks() -> Vec<Checks> {
                 [$($argument::CHECKS),*].concat()
             }
@@ -202,7 +202,7 @@ macro_rules! arguments {
     };
 }
 
-impl Arguments for () {
+impl HandlerArguments for () {
     fn checks() -> Vec<Checks> {
         Vec::new()
     }
@@ -236,7 +236,7 @@ pub struct Row {
 const GET: &[Method] = &[Method::GET, Method::HEAD];
 
 impl Row {
-    pub fn new<A: Arguments>(
+    pub fn new<A: HandlerArguments>(
         methods: &'static [Method],
         path: &str,
         caller: Caller,
@@ -259,12 +259,12 @@ impl Row {
     }
 
     /// What is only shown.
-    pub fn get<A: Arguments>(path: &str, caller: Caller, handler: impl RowHandler<A>) -> Self {
+    pub fn get<A: HandlerArguments>(path: &str, caller: Caller, handler: impl RowHandler<A>) -> Self {
         Self::new(GET, path, caller, Origin::Harmless, handler)
     }
 
     /// What a form of ours does.
-    pub fn form<A: Arguments>(path: &str, caller: Caller, handler: impl RowHandler<A>) -> Self {
+    pub fn form<A: HandlerArguments>(path: &str, caller: Caller, handler: impl RowHandler<A>) -> Self {
         Self::new(&[Method::POST], path, caller, Origin::Form, handler)
     }
 
@@ -273,7 +273,7 @@ impl Row {
     where
         C: utoipa::Path + SchemaReferences + Tags<'static>,
         H: RowHandler<A>,
-        A: Arguments,
+        A: HandlerArguments,
     {
         let [method] = &C::methods()[..] else { panic!("{}: a row has one method", C::path()) };
         let (methods, origin): (&'static [Method], _) = match method {
@@ -291,7 +291,7 @@ impl Row {
     }
 
     /// The row with another handler, of the same methods.
-    pub fn leading_to<A: Arguments>(self, handler: impl RowHandler<A>) -> Self {
+    pub fn leading_to<A: HandlerArguments>(self, handler: impl RowHandler<A>) -> Self {
         Self { route: route_of(self.facts.methods, handler), ..self }
     }
 
@@ -337,7 +337,7 @@ impl Row {
     }
 }
 
-fn route_of<A: Arguments>(methods: &'static [Method], handler: impl RowHandler<A>) -> Route {
+fn route_of<A: HandlerArguments>(methods: &'static [Method], handler: impl RowHandler<A>) -> Route {
     let asked = move |method: &Method| methods.is_empty() || methods.contains(method);
     route().guard(guard::fn_guard(move |request| asked(&request.head().method))).to(handler)
 }

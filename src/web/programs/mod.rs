@@ -11,7 +11,7 @@ use crate::accounts::{ProgramScope, Realm, TokenBearer};
 use crate::captcha::RedeemResult;
 use crate::config::LiveSettings;
 use crate::web::http::challenge::BUSY;
-use crate::web::http::row::{Argument, Caller, Checks, RowFacts};
+use crate::web::http::row::{Caller, Checks, HandlerArgument, RowFacts};
 use crate::web::http::{
     CaptchaSolution, ChallengeContext, ClientAddress, Problem, Requester, SecretField, Services,
     ServicesData, TrustedProxies, app_data, extract,
@@ -85,12 +85,12 @@ impl Program {
     }
 }
 
-impl Argument for Program {
+impl HandlerArgument for Program {
     const CHECKS: &'static [Checks] = &[Checks::Program];
 }
 
 /// For a handler with its own answer to a refusal.
-impl Argument for Result<Program, Problem> {
+impl HandlerArgument for Result<Program, Problem> {
     const CHECKS: &'static [Checks] = &[Checks::Program];
 }
 
