@@ -9,13 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse_limiter::middleware::ClientAddress;
-use serde_json::Value as Json;
 use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings, Overridden};
+use crate::config::{self, Limits, LiveHandle, LiveSettings, Overridden};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
@@ -23,7 +21,7 @@ use crate::stop::StopSignal;
 use replay::PreviewService;
 
 pub use crate::config::{
-    BackendKind, DocumentDraft, DocumentEdit, DraftError, RefusedChange, SavedDraft, with_app, with_limit,
+    BackendKind, CheckedEdit, Draft, DraftError, Edit, LiveSection, RefusedChange, SaveError, SavedEdit,
 };
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
@@ -72,33 +70,6 @@ pub struct ChangeAuthor {
     pub account: String,
     pub login: String,
     pub reason: String,
-}
-
-/// Why nothing was saved; what is in force is unchanged.
-#[derive(Debug)]
-pub enum SaveError {
-    /// Somebody else changed the document in the meantime: its version, and a unified diff from it to the one with the
-    /// draft.
-    Stale {
-        version: String,
-        diff: String,
-    },
-    Invalid(Vec<DraftError>),
-    /// The document cannot be written: the reason, and what to do about it.
-    Backend(String),
-    /// There is no such change to return to.
-    NoSuchChange,
-    Db(DbError),
-}
-
-impl From<DraftSaveError> for SaveError {
-    fn from(error: DraftSaveError) -> Self {
-        match error {
-            DraftSaveError::Stale { version, diff } => Self::Stale { version, diff },
-            DraftSaveError::Invalid(errors) => Self::Invalid(errors),
-            DraftSaveError::Backend(reason) => Self::Backend(reason),
-        }
-    }
 }
 
 impl Tuning {
@@ -169,14 +140,14 @@ impl Tuning {
         request_id::in_turn(&self.0.draft_turns.of(reader), PATIENCE, async move { read() }).await
     }
 
-    /// Puts a draft in force, if `if_match` is the current version of the document. After `Ok` it is in force
+    /// Puts an edit in force, if `if_match` is the current version of the document. After `Ok` it is in force
     /// in this instance; the others follow within a second, or within `live.poll` if the news of it is lost.
     pub async fn save(
         &self,
-        edit: DocumentEdit,
+        edit: CheckedEdit,
         if_match: &str,
         author: ChangeAuthor,
-    ) -> Result<SavedDraft, SaveError> {
+    ) -> Result<SavedEdit, SaveError> {
         let Some(control) = self.0.live.control() else {
             const WHY: &str =
                 "the configuration of this server is not watched; start it with a configuration file";
@@ -193,36 +164,22 @@ impl Tuning {
     async fn put_and_record(
         &self,
         control: &config::WatchControl,
-        edit: DocumentEdit,
+        edit: CheckedEdit,
         seen: &str,
         author: &ChangeAuthor,
-    ) -> Result<SavedDraft, SaveError> {
+    ) -> Result<SavedEdit, SaveError> {
         // Locked over both, so that the history is in the order of the saves.
         let mut recorded = self.0.recorded.lock().await;
         let saved = control.save(edit, seen).await?;
         // A document that was there already keeps its author.
-        let parts = [saved.toml.as_str(), &saved.access, &saved.apps];
         if saved.version != seen
-            && let Err(error) = self.write(&mut recorded, &saved.version, parts, Some(author)).await
+            && let Err(error) = self.write(&mut recorded, &saved.version, &saved.texts, Some(author)).await
         {
             // It is in force even if the history could not be written; it will be recorded later without its
             // author.
             tracing::error!(%error, "a change of the document could not be written to the history yet");
         }
         Ok(saved)
-    }
-
-    /// Saves the limits of an earlier change again. `[access]` and `[[apps]]` stay as they are.
-    pub async fn rollback(
-        &self,
-        change: &str,
-        if_match: &str,
-        author: ChangeAuthor,
-    ) -> Result<SavedDraft, SaveError> {
-        let change = self.change(change).await.map_err(SaveError::Db)?.ok_or(SaveError::NoSuchChange)?;
-        let limits = DocumentDraft::Toml(&change.document);
-        let edit = DocumentEdit::limits(limits).map_err(SaveError::Invalid)?;
-        self.save(edit.but_overridden(), if_match, author).await
     }
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
@@ -277,13 +234,6 @@ pub struct AccessOrigin {
 }
 
 impl Tuning {
-    /// Reads a draft of `[access]`; `from` is where its author is.
-    pub fn access_edit(&self, draft: &Json, from: ClientAddress) -> Result<DocumentEdit, Vec<DraftError>> {
-        let live = self.0.live.snapshot();
-        let current = live.access.settings();
-        DocumentEdit::access(draft, AccessSaver { current, address: from, now: self.0.clock.now() })
-    }
-
     /// Returns who put each of these lines of `[access]` in force: the oldest of the changes that have had it without
     /// a break. None if that is not recorded yet.
     pub async fn access_origins(&self, lines: &[String]) -> Result<Vec<Option<AccessOrigin>>, DbError> {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::backend_settings::{BackendKind, BackendSettings};
-use super::draft::{DocumentEdit, DraftSaveError, SavedDraft};
+use super::draft::{CheckedEdit, SaveError, SavedEdit};
 use super::sections::StoreUrl;
 use super::settings::Settings;
 use super::source::{BackendRead, LARGEST};
@@ -83,11 +83,11 @@ pub(super) enum WatchMessage {
     Stop,
 }
 
-/// A draft to put in force, if its author has seen the current document.
+/// An edit to put in force, if its author has seen the current document.
 pub(super) struct SaveRequest {
-    pub edit: DocumentEdit,
+    pub checked: CheckedEdit,
     pub seen: String,
-    pub answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
+    pub answer: oneshot::Sender<Result<SavedEdit, SaveError>>,
 }
 
 /// The watcher's thread, for those who tell it something or need something from it.
@@ -127,12 +127,11 @@ impl WatchControl {
         self.wake.send(WatchMessage::Stop).ok();
     }
 
-    /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
-    pub async fn save(&self, edit: DocumentEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
+    /// Writes an edit into the document and puts it in force: after `Ok` it is in force.
+    pub async fn save(&self, checked: CheckedEdit, seen: &str) -> Result<SavedEdit, SaveError> {
         let (answer, answered) = oneshot::channel();
-        let request = SaveRequest { edit, seen: seen.to_owned(), answer };
-        let gone =
-            || DraftSaveError::Backend("the server is stopping; try again when it is running".to_owned());
+        let request = SaveRequest { checked, seen: seen.to_owned(), answer };
+        let gone = || SaveError::Backend("the server is stopping; try again when it is running".to_owned());
         self.wake.send(WatchMessage::Save(Box::new(request))).map_err(|_| gone())?;
         answered.await.unwrap_or_else(|_| Err(gone()))
     }

@@ -204,6 +204,10 @@ impl TableEntry {
         Self { key: place.clone(), node: ValueNode { value, place } }
     }
 
+    pub const fn value_mut(&mut self) -> &mut ConfigValue {
+        &mut self.node.value
+    }
+
     pub fn table(&self) -> Option<&ConfigTable> {
         match &self.node.value {
             ConfigValue::Table(table) => Some(table),

@@ -1,8 +1,7 @@
-//! Drafts of the limits, of `[access]`, of `[[apps]]` and of `[factors]`: read as strictly as the document itself, and written into it.
+//! Edits of a live section: read as strictly as the document itself, and written into it.
 
 mod access;
 mod apps;
-mod section;
 mod splice;
 
 #[cfg(test)]
@@ -20,35 +19,48 @@ use similar::TextDiff;
 use toml_edit::DocumentMut;
 use url::Url;
 
-use super::access::KEYS;
+use super::access::AccessSettings;
 use super::document::{self, ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation, ConfigProblem};
-use super::factors::FactorSettings;
 use super::limits::Limits;
-use super::reader::SectionTable;
+use super::live_section::LiveSection;
+use super::sections::Server;
 use super::settings::{Config, LiveSettings};
 use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
-use section::Section;
 
 pub use access::AccessSaver;
-pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, with_app, with_limit};
 
 /// The key of the applications, which are changed as one.
-const APPS: &str = "apps";
+const APPS: &str = LiveSection::Apps.name();
 
-/// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
-/// the draft leaves out returns to its default.
-#[derive(Debug, Clone, Copy)]
-pub enum DocumentDraft<'a> {
-    /// `[limits.…]` tables only, or `[[apps]]` tables only.
-    Toml(&'a str),
-    /// What the document has under `limits` or `apps`.
-    Json(&'a serde_json::Value),
+/// A change of one live section, as an administrator wants it.
+#[derive(Debug, Clone)]
+pub enum Edit {
+    /// All of a section: what the draft leaves out returns to its default.
+    Section(LiveSection, Draft),
+    /// One limit by its full name, as an object with its keys. The others stay.
+    Limit(String, Json),
+    /// One application, as a document with its `[[apps]]` table, in the place of that of this name, or as the last; `None`
+    /// removes it. The others stay.
+    App(String, Option<String>),
+    /// All of `[access]`, as an object.
+    Access(Json, AccessSaver),
+    /// A section as it was once in force, in TOML, without what has ended and what variables set by now.
+    Restored(LiveSection, String, AccessSaver),
 }
 
-impl DocumentDraft<'_> {
+/// A section as it was sent.
+#[derive(Debug, Clone)]
+pub enum Draft {
+    /// The tables of that section only: `[limits.…]`, `[[apps]]`.
+    Toml(String),
+    /// What the document has under the section's key.
+    Json(Json),
+}
+
+impl Draft {
     /// A document with nothing but the draft, which is about `key`.
-    fn tree(self, key: &str) -> Result<ConfigTable, ConfigError> {
+    fn tree(&self, key: &str) -> Result<ConfigTable, ConfigError> {
         match self {
             Self::Json(value) => {
                 let place = ConfigLocation::WholeFile { path: Path::new(DRAFT).into() };
@@ -60,7 +72,7 @@ impl DocumentDraft<'_> {
     }
 
     /// The draft as its author wrote it; of a draft in JSON, what it says.
-    fn toml(self, key: &str) -> Result<DocumentMut, String> {
+    fn toml(&self, key: &str) -> Result<DocumentMut, String> {
         match self {
             Self::Json(value) => {
                 let text = toml::to_string(&json!({ key: value })).map_err(|error| error.to_string())?;
@@ -76,73 +88,195 @@ fn unix_lines(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
-/// A valid draft. It may still conflict with the document that it is written into.
+/// What an edit is read beside.
+pub(super) struct EditBase<'a> {
+    pub document: &'a str,
+    pub access: &'a AccessSettings,
+    /// Our own URL, whose host no application can have.
+    pub public_url: &'a Url,
+}
+
+/// A valid edit. It may still conflict with the document that it is written into.
 #[derive(Debug, Clone)]
-pub struct DocumentEdit {
-    section: Section,
+pub(super) struct ReadEdit {
+    section: LiveSection,
+    /// The only limit that it is about.
+    only: Option<String>,
     /// The other sections have their defaults.
     draft: Box<LiveSettings>,
     /// A draft of `[access]` without what has ended.
     kept: Option<Box<LiveSettings>>,
+    /// Empty for limits and `[access]` in JSON, which are written by what they mean.
     toml: DocumentMut,
     /// JSON has no comments: of such a draft only the differences are written.
     from_json: bool,
-    /// The line of each limit in a draft in TOML.
-    lines: Vec<(String, usize)>,
+    /// The limits that the draft names, each with its line in a draft in TOML.
+    limits: Vec<(String, Option<usize>)>,
     /// What stands in the draft's way, unless it is so already.
     warnings: Vec<ConfigProblem>,
-    /// Limits that the environment sets are left unchanged, whatever the draft says about them.
+    /// What the environment sets is left unchanged, whatever the draft says about it.
     but_overridden: bool,
+    public_url: Url,
 }
 
-impl DocumentEdit {
-    /// Reads limits and nothing else; returns all problems of the draft.
-    pub fn limits(draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
-        Self::read(Section::Limits, draft)
+/// A document with an edit in it, and what is in force with that.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    pub text: String,
+    document: DocumentMut,
+    pub config: Config,
+}
+
+impl Candidate {
+    pub fn texts(&self) -> LiveTexts {
+        LiveTexts::of(&self.document, self.config.live.access.settings())
+    }
+}
+
+/// An edit in the document in force: checked as a whole, and not saved yet.
+#[derive(Debug, Clone)]
+pub struct CheckedEdit {
+    pub(super) edit: ReadEdit,
+    /// The document that it was checked in.
+    pub(super) base: Option<Fingerprint>,
+    pub(super) candidate: Candidate,
+}
+
+impl CheckedEdit {
+    /// What would be in force.
+    pub const fn live(&self) -> &LiveSettings {
+        &self.candidate.config.live
+    }
+}
+
+/// The live sections of a document as text, as the history has them: no other setting and no comment of another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveTexts {
+    pub limits: String,
+    /// An entry a line, in a form of its own.
+    pub access: String,
+    pub apps: String,
+    /// All others; `None` if they were not recorded.
+    pub others: Option<String>,
+}
+
+impl LiveTexts {
+    /// The sections that have no text of their own.
+    const OTHERS: [LiveSection; 5] = [
+        LiveSection::Factors,
+        LiveSection::Brand,
+        LiveSection::Login,
+        LiveSection::Captcha,
+        LiveSection::Sms,
+    ];
+
+    /// `access` is what the document means, since it stands there in many forms.
+    pub fn read(document: &str, access: &AccessSettings) -> Self {
+        Self::of(&splice::shown(document), access)
     }
 
-    /// Reads an object with the structure of the `[access]` table; returns all of its problems.
-    pub fn access(draft: &Json, saver: AccessSaver<'_>) -> Result<Self, Vec<DraftError>> {
-        let edit = Self::read(Section::Access, DocumentDraft::Json(draft))?;
-        let access = access::kept(edit.draft.access.settings(), saver)?.into();
-        let kept = Box::new(LiveSettings { access, ..LiveSettings::default() });
-        Ok(Self { kept: Some(kept), ..edit })
+    fn of(document: &DocumentMut, access: &AccessSettings) -> Self {
+        let others = Self::OTHERS.map(|section| section.toml(document));
+        let others: Vec<_> = others.into_iter().filter(|text| !text.is_empty()).collect();
+        Self {
+            limits: LiveSection::Limits.toml(document),
+            access: access.toml(),
+            apps: LiveSection::Apps.toml(document),
+            others: Some(others.join("\n")),
+        }
     }
 
-    /// Reads applications and nothing else; returns all of their problems. No application can have the host of
-    /// `public_url`.
-    pub(super) fn apps(draft: DocumentDraft<'_>, public_url: &Url) -> Result<Self, Vec<DraftError>> {
-        Self::read(Section::Apps(public_url.clone()), draft)
+    /// One section; empty if nothing was set, `None` if it was not recorded.
+    pub fn section(&self, section: LiveSection) -> Option<String> {
+        match section {
+            LiveSection::Limits => Some(self.limits.clone()),
+            LiveSection::Access => Some(self.access.clone()),
+            LiveSection::Apps => Some(self.apps.clone()),
+            other => self.others.as_ref().map(|others| other.text_in(others)),
+        }
+    }
+}
+
+impl LiveSection {
+    /// What is live of it in a document, as text for people to read and compare; empty if nothing is set.
+    pub fn text_in(self, document: &str) -> String {
+        self.toml(&splice::shown(document))
     }
 
-    /// Reads `[factors]` and nothing else; returns all of its problems.
-    pub fn factors(draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
-        Self::read(Section::Factors, draft)
+    fn toml(self, document: &DocumentMut) -> String {
+        match self.live_keys() {
+            [] => splice::section_toml(document, self.name()),
+            keys => splice::keys_toml(document, self.name(), keys),
+        }
+    }
+}
+
+impl ReadEdit {
+    /// Reads an edit and nothing else; returns all of its problems.
+    pub fn read(edit: &Edit, base: &EditBase<'_>) -> Result<Self, Vec<DraftError>> {
+        let section = |section, draft: &Draft| Self::read_section(section, draft, base.public_url);
+        match edit {
+            Edit::Section(of, draft) => section(*of, draft),
+            Edit::Limit(name, limit) => {
+                let limits = match name.strip_prefix("custom.") {
+                    None => json!({ name.as_str(): limit }),
+                    Some(own) => json!({ "custom": { own: limit } }),
+                };
+                let edit = section(LiveSection::Limits, &Draft::Json(limits))?;
+                Ok(Self { only: Some(name.clone()), ..edit })
+            }
+            Edit::App(name, app) => {
+                let apps = splice::with_app(&LiveSection::Apps.text_in(base.document), name, app.as_deref());
+                section(LiveSection::Apps, &Draft::Toml(apps.map_err(|error| vec![error])?))
+            }
+            Edit::Access(draft, saver) => {
+                section(LiveSection::Access, &Draft::Json(draft.clone()))?.kept(base.access, saver)
+            }
+            Edit::Restored(of, toml, saver) => {
+                let mut edit = section(*of, &Draft::Toml(toml.clone()))?;
+                edit.but_overridden = true;
+                if *of == LiveSection::Access {
+                    edit.draft.access = edit.draft.access.settings().in_force(saver.now).into();
+                    edit = edit.kept(base.access, saver)?;
+                }
+                Ok(edit)
+            }
+        }
     }
 
-    fn read(section: Section, draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
-        let root = draft.tree(section.key()).map_err(|error| section.errors(&error))?;
-        let lines = limits_in(&root).into_iter().filter_map(|(name, entry)| Some((name, line(&entry.key)?)));
-        let lines = lines.collect();
-        let (value, warnings) = section.read(root).map_err(|error| section.errors(&error))?;
-        let toml = draft.toml(section.key()).map_err(|reason| vec![DraftError::at("", reason, None)])?;
-        let from_json = matches!(draft, DocumentDraft::Json(_));
+    fn read_section(section: LiveSection, draft: &Draft, public_url: &Url) -> Result<Self, Vec<DraftError>> {
+        let root = draft.tree(section.name()).map_err(|error| errors(section, &error))?;
+        let limits = limits_in(&root).into_iter().map(|(name, entry)| (name, line(&entry.key))).collect();
+        let (value, warnings) = section.read(root, public_url).map_err(|error| errors(section, &error))?;
+        let from_json = matches!(draft, Draft::Json(_));
+        let toml = match section {
+            LiveSection::Limits | LiveSection::Access if from_json => DocumentMut::new(),
+            _ => draft.toml(section.name()).map_err(|reason| vec![DraftError::at("", reason, None)])?,
+        };
         Ok(Self {
             section,
+            only: None,
             draft: Box::new(value),
             kept: None,
             toml,
             from_json,
-            lines,
+            limits,
             warnings,
             but_overridden: false,
+            public_url: public_url.clone(),
         })
     }
 
-    /// For a document that was in force once: leaves out limits that the environment sets by now.
-    #[must_use]
-    pub fn but_overridden(self) -> Self {
-        Self { but_overridden: true, ..self }
+    /// `[access]` without what has ended.
+    fn kept(self, current: &AccessSettings, saver: &AccessSaver) -> Result<Self, Vec<DraftError>> {
+        let access = access::kept(self.draft.access.settings(), current, saver)?.into();
+        let kept = Box::new(LiveSettings { access, ..LiveSettings::default() });
+        Ok(Self { kept: Some(kept), ..self })
+    }
+
+    /// What a document says of the section without the variables; `None` if it has a mistake there.
+    fn alone(&self, root: &ConfigTable) -> Option<LiveSettings> {
+        self.section.alone(root, &self.public_url)
     }
 
     /// Whether it is about the secret of a client that has it so already, as other instances may read it.
@@ -157,38 +291,49 @@ impl DocumentEdit {
     }
 
     /// The document with the draft in it, with comments and order kept, and what is in force with that.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, Config), DraftSaveError> {
+    pub fn put_into(&self, source: &ConfigSource, text: &str) -> Result<Candidate, SaveError> {
         let root = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        let before = self.section.alone(&root);
+        let before = self.alone(&root);
         let new: Vec<_> =
             self.warnings.iter().filter(|warning| !self.is_old(warning, before.as_ref())).collect();
         if !new.is_empty() {
             let new = new.into_iter().cloned().collect();
-            return Err(DraftSaveError::Invalid(self.section.errors(&ConfigError::new(new))));
+            return Err(SaveError::Invalid(errors(self.section, &ConfigError::new(new))));
         }
         let overridden = Overridden::by(source.environment());
-        let fixed = |part: &str| self.section.is_overridden(&overridden, part);
+        let fixed = |part: &str| overridden.sets(self.section, part);
         let put = |wanted: &LiveSettings| {
-            let merged = edited(text, |document| self.write(document, wanted, before.as_ref(), &fixed))?;
-            let config = self.evaluate(source, &root, &merged)?;
-            Ok::<_, DraftSaveError>((merged, config))
+            let (text, document) =
+                edited(text, |document| self.write(document, wanted, before.as_ref(), &fixed))?;
+            let config = self.evaluate(source, &root, &text)?;
+            Ok::<_, SaveError>(Candidate { text, document, config })
         };
         // With what has ended at first, so that a mistake is told at the entry as it was sent.
         let whole = put(&self.draft)?;
         if !self.but_overridden {
-            self.refuse_overridden(&fixed, before.as_ref(), &whole.1.live)?;
+            self.refuse_overridden(&fixed, before.as_ref(), &whole.config.live)?;
         }
         let wanted = self.kept.as_ref().unwrap_or(&self.draft);
-        let (merged, config) = if *wanted == self.draft { whole } else { put(wanted)? };
-        if self.section.all_same(wanted, &config.live, &fixed) {
-            Ok((merged, config))
+        let candidate = if *wanted == self.draft { whole } else { put(wanted)? };
+        if self.all_same(wanted, &candidate.config.live, &fixed) {
+            Ok(candidate)
         } else {
             Err(cannot_write(&format!(" without changing its meaning; {}", self.section.usual_form())))
         }
+    }
+
+    /// The parts that it is about, in either of both.
+    fn parts<'l>(&'l self, one: &'l LiveSettings, other: &'l LiveSettings) -> Vec<&'l str> {
+        match &self.only {
+            Some(name) => vec![name],
+            None => [self.section.parts(one), self.section.parts(other)].concat(),
+        }
+    }
+
+    /// Whether both have every part in common, except `ignored` ones.
+    fn all_same(&self, one: &LiveSettings, other: &LiveSettings, ignored: &dyn Fn(&str) -> bool) -> bool {
+        let parts = self.parts(one, other);
+        parts.into_iter().all(|part| ignored(part) || self.section.same(one, other, part))
     }
 
     /// Writes what differs from the document, except what variables set.
@@ -201,14 +346,11 @@ impl DocumentEdit {
     ) -> Result<(), String> {
         let same = |part: &str| before.is_some_and(|before| self.section.same(before, wanted, part));
         match self.section {
-            Section::Limits => self.write_limits(document, &wanted.limits, &same, fixed)?,
-            Section::Access => {
+            LiveSection::Limits => self.write_limits(document, &wanted.limits, &same, fixed)?,
+            LiveSection::Access => {
                 access::write(document, wanted.access.settings(), &|key| fixed(key) || same(key))?;
             }
-            Section::Factors => {
-                access::write_factors(document, &wanted.factors, &|key| fixed(key) || same(key))?;
-            }
-            Section::Apps(_) => {
+            LiveSection::Apps => {
                 let stays = match self.from_json {
                     true => same(APPS),
                     // The page shows it like this.
@@ -218,6 +360,7 @@ impl DocumentEdit {
                     apps::write(document, &self.toml);
                 }
             }
+            table => splice::write_keys(document, &self.toml, table, &|key| fixed(key) || same(key))?,
         }
         Ok(())
     }
@@ -233,13 +376,13 @@ impl DocumentEdit {
         if !self.from_json {
             splice::put_end(document, &self.toml, "limits");
         }
-        let drafted = splice::limit_names(&self.toml);
+        let drafted = |name: &str| self.limits.iter().any(|(drafted, _)| drafted == name);
         for name in splice::limit_names(document) {
-            if !fixed(&name) && !drafted.contains(&name) {
+            if self.only.is_none() && !fixed(&name) && !drafted(&name) {
                 splice::remove(document, &name);
             }
         }
-        for name in drafted.iter().filter(|name| !fixed(name)) {
+        for (name, _) in self.limits.iter().filter(|(name, _)| !fixed(name)) {
             match limits.get(name) {
                 Some(limit) if self.from_json => {
                     if !same(name) {
@@ -261,10 +404,9 @@ impl DocumentEdit {
         fixed: &dyn Fn(&str) -> bool,
         before: Option<&LiveSettings>,
         in_force: &LiveSettings,
-    ) -> Result<(), DraftSaveError> {
-        let drafted = splice::limit_names(&self.toml);
-        let named =
-            |part: &str| !matches!(self.section, Section::Limits) || drafted.iter().any(|name| name == part);
+    ) -> Result<(), SaveError> {
+        let line = |part: &str| self.limits.iter().find(|(name, _)| name == part).map(|(_, line)| *line);
+        let named = |part: &str| self.section != LiveSection::Limits || line(part).is_some();
         let same = |other: &LiveSettings, part: &str| self.section.same(&self.draft, other, part);
         let mut refused = self.section.parts(&self.draft);
         refused.retain(|part| {
@@ -272,12 +414,11 @@ impl DocumentEdit {
             fixed(part) && named(part) && !stays
         });
         let error = |part: &str| {
-            let line = self.lines.iter().find(|(name, _)| name == part).map(|(_, line)| *line);
-            DraftError::at(&self.section.field(part), SET_BY_VARIABLE.to_owned(), line)
+            DraftError::at(&self.section.field(part), SET_BY_VARIABLE.to_owned(), line(part).flatten())
         };
         match refused.is_empty() {
             true => Ok(()),
-            false => Err(DraftSaveError::Invalid(refused.into_iter().map(error).collect())),
+            false => Err(SaveError::Invalid(refused.into_iter().map(error).collect())),
         }
     }
 
@@ -287,51 +428,76 @@ impl DocumentEdit {
         source: &ConfigSource,
         before: &ConfigTable,
         merged: &str,
-    ) -> Result<Config, DraftSaveError> {
+    ) -> Result<Config, SaveError> {
         let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
         source.read(root).map_err(|error| {
             let elsewhere = |error: &ConfigError| {
                 let mut problems = error.problems().iter();
-                problems.any(|problem| !problem.field.starts_with(self.section.key()))
+                problems.any(|problem| !problem.field.starts_with(self.section.name()))
             };
             match source.read(before.clone()) {
                 Err(before) if elsewhere(&before) && elsewhere(&error) => not_ours(source, &before),
-                _ => DraftSaveError::Invalid(self.section.errors(&error)),
+                _ => SaveError::Invalid(errors(self.section, &error)),
             }
         })
     }
 
-    pub(super) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
-        !self.section.all_same(before, now, &|_| false)
+    pub fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
+        !self.all_same(before, now, &|_| false)
     }
 
     /// The author has not seen the current document: its version, and what the draft would change in it.
-    pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
+    pub fn stale(&self, source: &ConfigSource, found: &BackendRead) -> SaveError {
         let bytes = found.bytes().unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
-        let drafted = match self.put_into(source, &text) {
-            Ok((merged, _)) => self.section.text(source, &merged),
-            Err(_) => self.toml.to_string(),
+        // As far as it can be told: the document may not take it.
+        let alone = || {
+            let mut document = DocumentMut::new();
+            self.write(&mut document, &self.draft, None, &|_| false).ok();
+            self.section.toml(&document)
         };
-        let current = self.section.text(source, &text);
-        let diff = line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string();
-        DraftSaveError::Stale { version: Fingerprint::of(bytes).to_string(), diff }
+        let access = |live: &LiveSettings| live.access.settings().toml();
+        let (current, draft) = match self.section {
+            LiveSection::Access => {
+                let now = source.tree(&text).ok().and_then(|root| self.alone(&root));
+                let wanted = self.kept.as_ref().unwrap_or(&self.draft);
+                (now.as_ref().map(access).unwrap_or_default(), access(wanted))
+            }
+            section => {
+                let merged = self.put_into(source, &text).map(|put| section.toml(&put.document));
+                (section.text_in(&text), merged.unwrap_or_else(|_| alone()))
+            }
+        };
+        let diff = line_diff(&current, &draft).unified_diff().header("in force", "draft").to_string();
+        SaveError::Stale { version: Fingerprint::of(bytes).to_string(), diff, draft }
     }
+}
+
+/// With fields as API and forms name them: `limits.sms-phone.rules[0]`, `deny[0].until`, `apps[0].name`.
+fn errors(section: LiveSection, error: &ConfigError) -> Vec<DraftError> {
+    let draft_error = |ConfigProblem { place, field, reason }: &ConfigProblem| {
+        let field = match section {
+            LiveSection::Access => field.strip_prefix("access.").unwrap_or(field),
+            _ => field.as_str(),
+        };
+        DraftError::at(field, reason.clone(), line(place))
+    };
+    error.problems().iter().map(draft_error).collect()
 }
 
 const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
 
-/// A document after an edit; what the edit does not touch stays as it is.
+/// A document after an edit, as text and parsed; what the edit does not touch stays as it is.
 fn edited(
     text: &str,
     edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>,
-) -> Result<String, DraftSaveError> {
+) -> Result<(String, DocumentMut), SaveError> {
     let plain = unix_lines(text.trim_start_matches('\u{feff}'));
-    let mut document = parsed(&plain).map_err(DraftSaveError::Backend)?;
-    edit(&mut document).map_err(DraftSaveError::Backend)?;
+    let mut document = parsed(&plain).map_err(SaveError::Backend)?;
+    edit(&mut document).map_err(SaveError::Backend)?;
     let mut merged = document.to_string();
     if merged == plain {
-        return Ok(text.to_owned());
+        return Ok((text.to_owned(), document));
     }
     if merged.trim().is_empty() {
         // An empty document would look like one that is being written.
@@ -339,15 +505,16 @@ fn edited(
     }
     // Line ends and byte order mark are the owner's; `toml_edit` handles neither.
     let merged = if text.contains("\r\n") { merged.replace('\n', "\r\n") } else { merged };
-    Ok(if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged })
+    let merged = if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged };
+    Ok((merged, document))
 }
 
-fn cannot_write(why: &str) -> DraftSaveError {
-    DraftSaveError::Backend(format!("the draft cannot be written into this document{why}"))
+fn cannot_write(why: &str) -> SaveError {
+    SaveError::Backend(format!("the draft cannot be written into this document{why}"))
 }
 
-fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
-    DraftSaveError::Backend(format!(
+fn not_ours(source: &ConfigSource, error: &ConfigError) -> SaveError {
+    SaveError::Backend(format!(
         "{} has a mistake that this change is not about; correct it there first: {error}",
         source.path().display()
     ))
@@ -365,6 +532,13 @@ pub fn named_limits(text: &str) -> Vec<String> {
     limits_in(&root).into_iter().map(|(name, _)| name).collect()
 }
 
+/// The limits that a text means alone, such as one of the history; `None` if it has a mistake.
+pub fn read_limits(text: &str) -> Option<Limits> {
+    let root = document::parse(DRAFT.as_ref(), text).ok()?;
+    let live = LiveSection::Limits.read(root, &Server::default().public_url).ok()?.0;
+    Some(live.limits)
+}
+
 const DRAFT: &str = "draft";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -377,33 +551,32 @@ pub struct DraftError {
     pub line: Option<usize>,
 }
 
-/// What is in force after a draft was saved.
+/// What is in force after an edit was saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SavedDraft {
+pub struct SavedEdit {
     pub version: String,
-    /// Whether anything that the draft is about differs from before: it may say the same in other words.
+    /// Whether anything that the edit is about differs from before: it may say the same in other words.
     pub changed: bool,
-    pub toml: String,
-    /// Its `[access]`; empty if there is none.
-    pub access: String,
-    pub apps: String,
+    pub texts: LiveTexts,
 }
 
-/// Why a draft was not saved. The document and what is in force are unchanged.
+/// Why an edit was not saved. The document and what is in force are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DraftSaveError {
+pub enum SaveError {
     /// Somebody else changed the document in the meantime.
     Stale {
         version: String,
-        /// A unified diff from the current document to the one with the draft.
+        /// A unified diff from the current section to the one with the edit.
         diff: String,
+        /// The section with the edit in it.
+        draft: String,
     },
     Invalid(Vec<DraftError>),
     /// The document cannot be written: the reason, and what to do about it.
     Backend(String),
 }
 
-impl DraftSaveError {
+impl SaveError {
     pub(super) fn into_errors(self) -> Vec<DraftError> {
         match self {
             Self::Invalid(errors) => errors,
@@ -439,33 +612,53 @@ pub fn line_diff<'t>(old: &'t str, new: &'t str) -> TextDiff<'t, 't, 't, str> {
 pub struct Overridden {
     /// The full names of limits; `*` means all, and `custom.*` all custom limits.
     limits: Vec<String>,
-    pub access: Vec<&'static str>,
-    pub apps: bool,
-    /// Keys of `[factors]`.
-    pub factors: Vec<&'static str>,
+    /// Keys of the other sections, in the order of the sections.
+    keys: Vec<(LiveSection, &'static str)>,
 }
 
 impl Overridden {
     pub(super) fn by(variables: &[(String, String)]) -> Self {
-        let (mut all, mut access) = (Self::default(), Vec::new());
+        let mut all = Self::default();
         for keys in variables.iter().filter_map(|(name, _)| document::keys_of(name)) {
-            match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["limits"] => all.limits.push("*".to_owned()),
-                ["limits", "custom"] => all.limits.push("custom.*".to_owned()),
-                ["limits", "custom", name, ..] => all.limits.push(format!("custom.{name}")),
-                ["limits", name, ..] => all.limits.push(name.to_owned()),
-                ["access"] => access.extend(KEYS.map(str::to_owned)),
-                ["access", key, ..] => access.push(key.to_owned()),
-                ["apps", ..] => all.apps = true,
-                ["factors"] => all.factors.extend(FactorSettings::KEYS),
-                ["factors", key, ..] => {
-                    all.factors.extend(FactorSettings::KEYS.iter().filter(|known| **known == key));
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            let Some(section) = keys.first().and_then(|name| LiveSection::named(name)) else { continue };
+            match (section, &keys[1..]) {
+                (LiveSection::Limits, []) => all.limits.push("*".to_owned()),
+                (LiveSection::Limits, ["custom"]) => all.limits.push("custom.*".to_owned()),
+                (LiveSection::Limits, ["custom", name, ..]) => all.limits.push(format!("custom.{name}")),
+                (LiveSection::Limits, [name, ..]) => all.limits.push((*name).to_owned()),
+                (LiveSection::Apps, _) | (_, []) => {
+                    all.keys.extend(section.keys().iter().map(|key| (section, *key)));
                 }
-                _ => {}
+                (_, [name, ..]) => {
+                    let known = section.keys().iter().filter(|key| *key == name);
+                    all.keys.extend(known.map(|key| (section, *key)));
+                }
             }
         }
-        all.access = KEYS.into_iter().filter(|key| access.iter().any(|set| set == key)).collect();
+        let place = |(section, key): &(LiveSection, &'static str)| {
+            (*section as usize, section.keys().iter().position(|known| known == key))
+        };
+        all.keys.sort_by_key(place);
+        all.keys.dedup();
         all
+    }
+
+    /// Whether a part of a section is set: a limit, a key, all applications.
+    fn sets(&self, section: LiveSection, part: &str) -> bool {
+        match section {
+            LiveSection::Limits => self.limit(part),
+            _ => self.keys_of(section).any(|key| key == part),
+        }
+    }
+
+    /// The keys of a section.
+    pub fn keys_of(&self, section: LiveSection) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().filter(move |(of, _)| *of == section).map(|(_, key)| *key)
+    }
+
+    pub fn apps(&self) -> bool {
+        self.keys_of(LiveSection::Apps).next().is_some()
     }
 
     pub fn limit(&self, name: &str) -> bool {

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use toml_edit::{Array, Value};
-
 use super::document::ValueNode;
 use super::limits::is_custom_name;
 use super::reader::{ListOf, ParseResult, section};
-use super::values::{DAY, duration, span_text};
+use super::values::{DAY, duration};
 
 const LONGEST: Duration = Duration::from_secs(365 * DAY.as_secs());
 
@@ -45,15 +43,6 @@ impl FactorSettings {
     pub fn required_of(&self) -> String {
         let all: String = self.require.iter().map(|one| format!(",{one}")).collect();
         if all.is_empty() { all } else { all + "," }
-    }
-
-    /// The value as the document has it.
-    pub(super) fn value(&self, key: &str) -> Value {
-        match key {
-            "require" => self.require.iter().map(ToString::to_string).collect::<Array>().into(),
-            "grace" => span_text(self.grace).into(),
-            _ => span_text(self.trust_device).into(),
-        }
     }
 
     pub const fn trusts_devices(&self) -> bool {

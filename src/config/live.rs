@@ -11,7 +11,7 @@ use url::Url;
 
 use super::backend::{self, WatchControl};
 use super::backend_settings::BackendKind;
-use super::draft::{DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden};
+use super::draft::{CheckedEdit, DraftError, Edit, EditBase, Overridden, ReadEdit, SaveError};
 use super::error::{ConfigError, ConfigProblem};
 use super::sections::Server;
 use super::settings::{LiveSettings, Settings};
@@ -159,17 +159,21 @@ impl LiveHandle {
         Overridden::by(self.0.source.environment())
     }
 
-    /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
-    pub fn check(&self, edit: &DocumentEdit) -> Result<LiveSettings, Vec<DraftError>> {
-        let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|(_, config)| config.live).map_err(DraftSaveError::into_errors)
+    /// Writes an edit into the document in force and checks that as a whole, without saving it; or returns everything
+    /// that would be wrong.
+    pub fn check(&self, edit: &Edit) -> Result<CheckedEdit, Vec<DraftError>> {
+        let in_force = self.in_force();
+        let base = EditBase {
+            document: &in_force.document,
+            access: in_force.live.access.settings(),
+            public_url: &self.0.public_url,
+        };
+        let edit = ReadEdit::read(edit, &base)?;
+        let candidate = edit.put_into(&self.0.source, base.document).map_err(SaveError::into_errors)?;
+        Ok(CheckedEdit { edit, base: in_force.fingerprint, candidate })
     }
 
-    pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
-        DocumentEdit::apps(draft, &self.0.public_url)
-    }
-
-    /// Saves drafts; `None` if no backend is watched.
+    /// Saves edits; `None` if no backend is watched.
     pub fn control(&self) -> Option<&WatchControl> {
         self.0.control.get()
     }

@@ -16,6 +16,7 @@ mod error;
 mod factors;
 mod limits;
 mod live;
+mod live_section;
 mod misspelt;
 mod oidc;
 mod programs;
@@ -39,13 +40,14 @@ pub use brand::{Brand, Colour, Logo};
 pub use clients::{ClientSecret, Consent, GroupPattern, OidcClient, Pkce, RedirectUri};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
-    AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,
-    limits_and_apps_toml, limits_toml, line_diff, named_limits, with_app, with_limit,
+    AccessSaver, CheckedEdit, Draft, DraftError, Edit, LiveTexts, Overridden, SaveError, SavedEdit,
+    line_diff, named_limits, read_limits,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use factors::{FactorSettings, RequiredOf};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
+pub use live_section::LiveSection;
 pub use oidc::{OidcSettings, SigningAlgorithm};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;

@@ -5,16 +5,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use strum::VariantArray;
 use toml_edit::DocumentMut;
 
-use super::brand::Brand;
 use super::document::{ConfigTable, ConfigValue, Environment, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigProblem};
-use super::factors::FactorSettings;
-use super::reader::{ProblemList, SectionTable};
-use super::sections::{CaptchaTunables, LoginTunables};
+use super::live_section::LiveSection;
+use super::reader::ProblemList;
 use super::settings::Config;
-use super::sms::SmsTunables;
 use super::{document, misspelt, reader};
 
 /// Read if no file is given; if it is missing, the defaults apply.
@@ -165,8 +163,16 @@ pub fn visited(path: &Path, text: &str) -> usize {
     document::parse(path, text).map_or(0, |root| read(root, &[]).1)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many documents this thread has read as a whole.
+    pub(super) static READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// What a tree means, and how many entries were visited to know it.
 fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Config, ConfigError>, usize) {
+    #[cfg(test)]
+    READ.set(READ.get() + 1);
     let mut problems = Vec::new();
     let environment = misspelt::told_apart(&root, environment, &mut problems);
     document::overlay(&mut root, &environment, &mut problems);
@@ -177,30 +183,14 @@ fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Conf
     (problems.into_result(config), visited)
 }
 
-/// Sections with their live keys; all keys if none are listed.
-pub(super) const LIVE: [(&str, &[&str]); 8] = [
-    ("limits", &[]),
-    ("access", &[]),
-    ("apps", &[]),
-    (FactorSettings::NAME, &[]),
-    (Brand::NAME, &[]),
-    (LoginTunables::NAME, &[]),
-    (CaptchaTunables::NAME, CaptchaTunables::KEYS),
-    (SmsTunables::NAME, SmsTunables::KEYS),
-];
-
-fn live_keys(section: &str) -> Option<&'static [&'static str]> {
-    LIVE.iter().find(|(name, _)| *name == section).map(|(_, keys)| *keys)
-}
-
 pub(super) fn without_live(mut file: ConfigTable) -> ConfigTable {
-    for (section, keys) in LIVE {
-        if keys.is_empty() {
-            file.remove(section);
+    for section in LiveSection::VARIANTS {
+        if section.live_keys().is_empty() {
+            file.remove(section.name());
         } else if let Some(ConfigValue::Table(table)) =
-            file.get_mut(section).map(|entry| &mut entry.node.value)
+            file.get_mut(section.name()).map(|entry| &mut entry.node.value)
         {
-            table.retain(|key, _| !keys.contains(&key.as_str()));
+            table.retain(|key, _| !section.is_live(key));
         }
     }
     file
@@ -211,13 +201,13 @@ pub(super) fn live_over(rest: &ConfigTable, document: ConfigTable) -> Result<Con
     let mut root = rest.clone();
     let problems = ProblemList::default();
     for (section, entry) in document.into_iter().take_while(|_| !problems.is_full()) {
-        let Some(keys) = live_keys(&section) else {
+        let Some(live) = LiveSection::named(&section) else {
             problems.push(foreign(&entry, section));
             continue;
         };
         let TableEntry { key, node: ValueNode { value, place } } = entry;
         let value = match value {
-            ConfigValue::Table(table) if !keys.is_empty() => table,
+            ConfigValue::Table(table) if !live.live_keys().is_empty() => table,
             value => {
                 root.insert(section, TableEntry { key, node: ValueNode { value, place } });
                 continue;
@@ -229,7 +219,7 @@ pub(super) fn live_over(rest: &ConfigTable, document: ConfigTable) -> Result<Con
             continue;
         };
         for (key, inner) in value.into_iter().take_while(|_| !problems.is_full()) {
-            if keys.contains(&key.as_str()) {
+            if live.is_live(&key) {
                 into.insert(key, inner);
             } else {
                 problems.push(foreign(&inner, format!("{section}.{key}")));
@@ -247,25 +237,22 @@ fn foreign(entry: &TableEntry, field: String) -> ConfigProblem {
 
 /// The live settings as an owner writes them: `[limits]`, `captcha.ttl`.
 pub(super) fn live_names() -> Vec<String> {
-    let names = LIVE.iter().flat_map(|(section, keys)| {
-        let whole = keys.is_empty().then(|| format!("[{section}]"));
-        whole.into_iter().chain(keys.iter().map(move |key| format!("{section}.{key}")))
-    });
-    names.collect()
+    let names = |section: &LiveSection| match section.live_keys() {
+        [] => vec![format!("[{}]", section.name())],
+        keys => keys.iter().map(|key| format!("{}.{key}", section.name())).collect(),
+    };
+    LiveSection::VARIANTS.iter().flat_map(names).collect()
 }
 
 /// The live part of a configuration file, with its comments, with which an empty backend is filled.
 pub(super) fn live_part_of(file: &str) -> String {
     let Ok(mut document) = file.parse::<DocumentMut>() else { return String::new() };
-    document.retain(|section, item| match live_keys(section) {
+    document.retain(|section, item| match LiveSection::named(section) {
         None => false,
-        Some([]) => true,
-        Some(keys) => item.as_table_like_mut().is_some_and(|table| {
-            let gone: Vec<String> = table
-                .iter()
-                .map(|(key, _)| key.to_owned())
-                .filter(|key| !keys.contains(&key.as_str()))
-                .collect();
+        Some(section) if section.live_keys().is_empty() => true,
+        Some(section) => item.as_table_like_mut().is_some_and(|table| {
+            let keys = table.iter().map(|(key, _)| key.to_owned());
+            let gone: Vec<String> = keys.filter(|key| !section.is_live(key)).collect();
             for key in gone {
                 table.remove(&key);
             }

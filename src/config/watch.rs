@@ -10,15 +10,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::backend;
 use super::backend::{
     FileBackend, LOOKS, LimitsBackend, QUIET, SaveRequest, SwapResult, WatchControl, WatchMessage,
 };
-use super::draft::{DraftSaveError, SavedDraft};
+use super::draft::{Candidate, CheckedEdit, SaveError, SavedEdit};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange};
 use super::settings::{Config, Settings};
 use super::source::{BackendRead, CheckedDocument, ConfigSource, Fingerprint, LARGEST};
-use super::{backend, draft};
 use crate::clock::Clock;
 
 /// How often the file is read. With the settling time this stays well below the second within which a change is promised
@@ -125,7 +125,7 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
             self.follow(found, std::mem::take(&mut on_demand), None);
             self.first_read.try_send(()).ok();
             for request in saves.drain(..) {
-                let saved = self.save(&request);
+                let saved = self.save(&request.checked, &request.seen);
                 // The caller may be gone; what was saved stays.
                 request.answer.send(saved).ok();
             }
@@ -237,37 +237,39 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         Ok(ReloadOutcome::Applied { version, fingerprint, needs_restart })
     }
 
-    /// Writes a draft into the document, and puts the document in force.
-    fn save(&mut self, request: &SaveRequest) -> Result<SavedDraft, DraftSaveError> {
+    /// Writes an edit into the document, and puts the document in force.
+    fn save(&mut self, checked: &CheckedEdit, seen: &str) -> Result<SavedEdit, SaveError> {
         let before = self.live.in_force();
-        let (candidate, config, expected) = self.candidate(request)?;
-        if expected.bytes() != Some(candidate.as_bytes())
+        let (candidate, expected) = self.candidate(checked, seen)?;
+        if expected.bytes() != Some(candidate.text.as_bytes())
             && let SwapResult::Overtaken(found) =
-                self.backend.swap(&expected, &candidate).map_err(DraftSaveError::Backend)?
+                self.backend.swap(&expected, &candidate.text).map_err(SaveError::Backend)?
         {
-            return Err(request.edit.stale(self.live.source(), &found));
+            return Err(checked.edit.stale(self.live.source(), &found));
         }
-        let outcome = self.follow(BackendRead::Bytes(candidate.into_bytes()), false, Some(config));
-        if let Some(ReloadOutcome::Refused { error }) = outcome {
+        let texts = candidate.texts();
+        let written = BackendRead::Bytes(candidate.text.into_bytes());
+        if let Some(ReloadOutcome::Refused { error }) = self.follow(written, false, Some(candidate.config)) {
             // This judge accepted it before it was written.
-            return Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}")));
+            return Err(SaveError::Backend(format!("it was written, but then refused: {error}")));
         }
         let now = self.live.in_force();
-        let [toml, apps] = draft::limits_and_apps_toml(&now.document);
-        Ok(SavedDraft {
+        Ok(SavedEdit {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
-            changed: request.edit.changed(&before.live, &now.live),
-            toml,
-            access: now.live.access.settings().toml(),
-            apps,
+            changed: checked.edit.changed(&before.live, &now.live),
+            texts,
         })
     }
 
-    /// The document with the draft in it, what is in force with that, and the document that it is based on.
-    fn candidate(&mut self, request: &SaveRequest) -> Result<(String, Config, BackendRead), DraftSaveError> {
+    /// The document with the edit in it, and the document that it is based on.
+    fn candidate(
+        &mut self,
+        checked: &CheckedEdit,
+        seen: &str,
+    ) -> Result<(Candidate, BackendRead), SaveError> {
         let found = self.backend.read(self.seen.as_ref());
         let place = self.place();
-        let unreadable = |reason: &str| DraftSaveError::Backend(format!("{place} cannot be read: {reason}"));
+        let unreadable = |reason: &str| SaveError::Backend(format!("{place} cannot be read: {reason}"));
         let bytes = match &found {
             BackendRead::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
                 return Err(unreadable("it is longer than 1 MiB"));
@@ -280,18 +282,21 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         let in_force = self.live.in_force();
         if text.trim().is_empty() && !in_force.document.trim().is_empty() {
             // Its other contents would be lost at the next start.
-            return Err(DraftSaveError::Backend(format!(
-                "{place} was removed or emptied; put it back first"
-            )));
+            return Err(SaveError::Backend(format!("{place} was removed or emptied; put it back first")));
         }
-        if Fingerprint::of(bytes).to_string() != request.seen {
-            return Err(request.edit.stale(self.live.source(), &found));
+        let base = Fingerprint::of(bytes);
+        if base.to_string() != seen {
+            return Err(checked.edit.stale(self.live.source(), &found));
         }
-        let (candidate, config) = request.edit.put_into(self.live.source(), text)?;
-        if candidate.len() as u64 > LARGEST {
-            return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
+        let candidate = match checked.base == Some(base) {
+            true => checked.candidate.clone(),
+            // The author has seen it on an instance where it was in force before it was here.
+            false => checked.edit.put_into(self.live.source(), text)?,
+        };
+        if candidate.text.len() as u64 > LARGEST {
+            return Err(SaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }
-        Ok((candidate, config, found))
+        Ok((candidate, found))
     }
 }
 

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::{ChangeAuthor, Tuning, row_id, version_of};
 use crate::clock::{Micros, as_time};
-use crate::config;
+use crate::config::LiveTexts;
 use crate::db::{self, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 
 // What was in force, and by whom; as it is in the API.
@@ -39,6 +39,15 @@ pub struct LimitsChange {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(required = false)]
     pub apps: String,
+    /// The other live sections at that time, with the live keys of `[captcha]` and `[sms]`; left out if nothing was set,
+    /// or if they were not recorded.
+    #[serde(skip_serializing_if = "is_nothing")]
+    #[schema(required = false)]
+    pub others: Option<String>,
+}
+
+fn is_nothing(text: &Option<String>) -> bool {
+    text.as_deref().is_none_or(str::is_empty)
 }
 
 from_row!(LimitsChange, row => LimitsChange {
@@ -52,6 +61,7 @@ from_row!(LimitsChange, row => LimitsChange {
     document: row.try_get("document")?,
     access: row.try_get("access")?,
     apps: row.try_get("apps")?,
+    others: row.try_get("others")?,
 });
 
 /// A change's position among the others: `at` increases with each.
@@ -64,6 +74,12 @@ impl LimitsChange {
     /// For the page after this one.
     pub fn cursor(&self) -> ChangeCursor {
         ChangeCursor { at: self.at, id: self.id.clone() }
+    }
+
+    /// What was in force.
+    pub fn texts(&self) -> LiveTexts {
+        let Self { document, access, apps, others, .. } = self.clone();
+        LiveTexts { limits: document, access, apps, others }
     }
 }
 
@@ -82,8 +98,8 @@ impl Tuning {
         before: Option<ChangeCursor>,
         limit: u32,
     ) -> Result<Vec<LimitsChange>, DbError> {
-        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps
-            FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps,
+            others FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
         let newest = || ChangeCursor { at: Micros(i64::MAX), id: String::new() };
         let ChangeCursor { at, id } = before.unwrap_or_else(newest);
         Ok(on_db!(&self.0.db, pool => {
@@ -94,8 +110,8 @@ impl Tuning {
     /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
     /// one.
     pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
-        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps
-            FROM limit_changes WHERE id = $1";
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps,
+            others FROM limit_changes WHERE id = $1";
         if id.contains('\0') {
             return Ok(None);
         }
@@ -121,10 +137,8 @@ impl Tuning {
         if in_force.fingerprint.is_none() || recorded.as_ref().is_some_and(|(_, known)| *known == version) {
             return Ok(());
         }
-        let document = &in_force.document;
-        let [limits, apps] = config::limits_and_apps_toml(document);
-        let access = in_force.live.access.settings().toml();
-        self.write(&mut recorded, &version, [&limits, &access, &apps], None).await
+        let texts = LiveTexts::read(&in_force.document, in_force.live.access.settings());
+        self.write(&mut recorded, &version, &texts, None).await
     }
 
     /// Writes what is in force here to the history; with the author, if it was just saved here.
@@ -132,7 +146,7 @@ impl Tuning {
         &self,
         recorded: &mut NewestChange,
         version: &str,
-        [limits, access, apps]: [&str; 3],
+        texts: &LiveTexts,
         author: Option<&ChangeAuthor>,
     ) -> Result<(), DbError> {
         let id = row_id(&self.0.entropy);
@@ -153,7 +167,7 @@ impl Tuning {
                 execute!(in &mut tx => query(INSERT).bind(&id).bind(at).bind(version)
                     .bind(newest.map(|(_, version)| version)).bind(author.map(|author| &author.account))
                     .bind(author.map(|author| &author.login)).bind(author.map(|author| &author.reason))
-                    .bind(limits).bind(access).bind(apps))?;
+                    .bind(&texts.limits).bind(&texts.access).bind(&texts.apps).bind(&texts.others))?;
                 ChangeCursor { at: Micros(at), id }
             }
         };
@@ -165,8 +179,8 @@ impl Tuning {
 
 const NEWEST: &str = "SELECT at, version FROM limit_changes ORDER BY at DESC, id DESC LIMIT 1";
 const INSERT: &str = "INSERT INTO limit_changes
-    (id, at, version, previous, actor, login, reason, document, access, apps)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    (id, at, version, previous, actor, login, reason, document, access, apps, others)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /// The change that put this version in force, and whether it has an author: the first since the last one in
 /// force here; if none was in force yet, the newest of all if it has this version.

@@ -1,18 +1,16 @@
 //! A draft of `[access]`: what its author may not do, and how it is written into a document.
 
 use gatehouse_limiter::middleware::ClientAddress;
-use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
+use toml_edit::{Array, DocumentMut};
 
 use super::{DraftError, splice};
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
-use crate::config::factors::FactorSettings;
-use crate::config::reader::SectionTable;
+use crate::config::live_section::LiveSection;
 
-/// The author of a new `[access]`, when it is saved, and over what.
+/// Where the author of a new `[access]` is, and when it is saved.
 #[derive(Debug, Clone, Copy)]
-pub struct AccessSaver<'a> {
-    pub current: &'a AccessSettings,
+pub struct AccessSaver {
     pub address: ClientAddress,
     pub now: Micros,
 }
@@ -21,9 +19,10 @@ pub struct AccessSaver<'a> {
 /// later, and must not refuse its author.
 pub(super) fn kept(
     draft: &AccessSettings,
-    saver: AccessSaver<'_>,
+    current: &AccessSettings,
+    saver: &AccessSaver,
 ) -> Result<AccessSettings, Vec<DraftError>> {
-    let AccessSaver { current, address, now } = saver;
+    let AccessSaver { address, now } = *saver;
     let mut errors = Vec::new();
     let networks = |key: &str, list: &[AccessNetwork], before: &[AccessNetwork], denies: bool| {
         let new = list.iter().enumerate().filter(|(_, entry)| !before.contains(entry));
@@ -66,7 +65,7 @@ pub(super) fn write(
     if keys.is_empty() {
         return Ok(());
     }
-    let table = table(document, "access")?;
+    let table = splice::table(document, LiveSection::Access)?;
     for key in keys {
         let value = match wanted.value(key) {
             Some(value) => value,
@@ -74,51 +73,7 @@ pub(super) fn write(
             None if key.ends_with("_until") => "".into(),
             None => Array::new().into(),
         };
-        set(table, key, value);
+        splice::set(table, key, value);
     }
     Ok(())
-}
-
-/// Writes `[factors]`.
-pub(super) fn write_factors(
-    document: &mut DocumentMut,
-    wanted: &FactorSettings,
-    stays: &dyn Fn(&str) -> bool,
-) -> Result<(), String> {
-    let keys: Vec<_> = FactorSettings::KEYS.iter().copied().filter(|key| !stays(key)).collect();
-    if keys.is_empty() {
-        return Ok(());
-    }
-    let table = table(document, FactorSettings::NAME)?;
-    keys.into_iter().for_each(|key| set(table, key, wanted.value(key)));
-    Ok(())
-}
-
-/// With the comments of the value before.
-fn set(table: &mut dyn TableLike, key: &str, value: Value) {
-    match table.get_mut(key).and_then(Item::as_value_mut) {
-        Some(old) => {
-            let decor = old.decor().clone();
-            *old = value;
-            *old.decor_mut() = decor;
-        }
-        None => drop(table.insert(key, Item::Value(value))),
-    }
-}
-
-/// The table of the document; a new one is written after everything else.
-fn table<'d>(document: &'d mut DocumentMut, name: &str) -> Result<&'d mut dyn TableLike, String> {
-    match document.get_mut(name) {
-        // [[access.deny]] without [access] has no header to write keys under.
-        Some(Item::Table(table)) if !table.is_dotted() => table.set_implicit(false),
-        Some(_) => {}
-        None => {
-            let mut table = Table::new();
-            table.decor_mut().set_prefix("\n");
-            document.insert(name, Item::Table(table));
-            splice::set_end_apart(document);
-        }
-    }
-    let table = document.get_mut(name).and_then(Item::as_table_like_mut);
-    table.ok_or_else(|| format!("{name} in this document is not a table; write it as [{name}]"))
 }

@@ -1,9 +1,9 @@
 use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::tests::{edit, source};
 use super::*;
 use crate::clock::Micros;
 use crate::config::AccessSettings;
@@ -26,29 +26,21 @@ pause_sms = []
 rules = []
 "#;
 
-fn source(variables: &[(&str, &str)]) -> ConfigSource {
-    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    ConfigSource::optional(Path::new("gatehouse.toml"), variables.collect())
-}
-
 fn settings(document: &str, variables: &[(&str, &str)]) -> AccessSettings {
     let source = source(variables);
     source.read(source.tree(document).unwrap()).unwrap().live.access.settings().clone()
 }
 
-fn here() -> ClientAddress {
-    ClientAddress::at("192.0.2.1".parse().unwrap(), &TrustedProxies::default())
+fn saver() -> AccessSaver {
+    let address = ClientAddress::at("192.0.2.1".parse().unwrap(), &TrustedProxies::default());
+    AccessSaver { address, now: NOW }
 }
 
-fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
-    let current = settings(document, variables);
-    let address = here();
-    let saver = AccessSaver { current: &current, address, now: NOW };
-    let edit = DocumentEdit::access(draft, saver).map_err(DraftSaveError::Invalid)?;
-    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
+fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, SaveError> {
+    edit(document, &Edit::Access(draft.clone(), saver()), variables)
 }
 
-fn put(document: &str, draft: &Value) -> Result<String, DraftSaveError> {
+fn put(document: &str, draft: &Value) -> Result<String, SaveError> {
     put_with(document, draft, &[])
 }
 
@@ -57,9 +49,9 @@ fn entry(network: &str, until: &str) -> Value {
 }
 
 /// The field and the message of the first mistake.
-fn mistake(refused: Result<String, DraftSaveError>) -> (String, String) {
+fn mistake(refused: Result<String, SaveError>) -> (String, String) {
     match refused {
-        Err(DraftSaveError::Invalid(errors)) => (errors[0].field.clone(), errors[0].message.clone()),
+        Err(SaveError::Invalid(errors)) => (errors[0].field.clone(), errors[0].message.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -183,13 +175,6 @@ fn what_a_variable_sets_stays_or_is_refused() {
 #[test]
 fn a_mistake_elsewhere_in_the_document_is_not_this_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
-    let edit = DocumentEdit::access(
-        &json!({ "challenge_everyone_until": LATER }),
-        AccessSaver { current: &AccessSettings::default(), address: here(), now: NOW },
-    );
-    let refused = edit.unwrap().put_into(&source(&[]), &broken).unwrap_err();
-    assert!(
-        matches!(&refused, DraftSaveError::Backend(why) if why.contains("password.queue")),
-        "{refused:?}"
-    );
+    let refused = put(&broken, &json!({ "challenge_everyone_until": LATER })).unwrap_err();
+    assert!(matches!(&refused, SaveError::Backend(why) if why.contains("password.queue")), "{refused:?}");
 }

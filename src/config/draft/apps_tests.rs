@@ -1,7 +1,4 @@
-use std::path::Path;
-
-use url::Url;
-
+use super::tests::{edit, source};
 use super::*;
 use crate::config::{Apps, Server};
 
@@ -34,27 +31,20 @@ url = "memory:"
 # The end.
 "#;
 
-fn source(variables: &[(&str, &str)]) -> ConfigSource {
-    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    ConfigSource::optional(Path::new("gatehouse.toml"), variables.collect())
+fn apps_of(document: &str) -> String {
+    LiveSection::Apps.text_in(document)
 }
 
-fn ours() -> Url {
-    Url::parse("https://id.example").unwrap()
+fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, SaveError> {
+    edit(document, &Edit::Section(LiveSection::Apps, Draft::Toml(draft.to_owned())), variables)
 }
 
-fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
-    let edit = DocumentEdit::apps(DocumentDraft::Toml(draft), &ours()).map_err(DraftSaveError::Invalid)?;
-    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
-}
-
-fn put(document: &str, draft: &str) -> Result<String, DraftSaveError> {
+fn put(document: &str, draft: &str) -> Result<String, SaveError> {
     put_with(document, draft, &[])
 }
 
-fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftSaveError> {
-    let edit = DocumentEdit::apps(DocumentDraft::Json(draft), &ours()).map_err(DraftSaveError::Invalid)?;
-    edit.put_into(&source(&[]), document).map(|(merged, _)| merged)
+fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, SaveError> {
+    edit(document, &Edit::Section(LiveSection::Apps, Draft::Json(draft.clone())), &[])
 }
 
 fn apps(document: &str) -> Apps {
@@ -62,7 +52,7 @@ fn apps(document: &str) -> Apps {
 }
 
 fn drafted(draft: &str) -> Apps {
-    DocumentEdit::apps(DocumentDraft::Toml(draft), &ours()).unwrap().draft.apps
+    apps(&put("", draft).unwrap())
 }
 
 fn app(name: &str) -> String {
@@ -74,7 +64,7 @@ fn what_is_shown_of_the_applications_and_sent_back_changes_no_byte() {
     let example = include_str!("../../../gatehouse.example.toml");
     let theirs = format!("\u{feff}{}", DOCUMENT.replace('\n', "\r\n"));
     for document in [DOCUMENT, "", example, &theirs, &DOCUMENT[..DOCUMENT.find("# The store").unwrap()]] {
-        let shown = apps_toml(document);
+        let shown = apps_of(document);
         assert_eq!(put(document, &shown).unwrap(), document);
         assert_eq!(put(document, &shown.replace('\n', "\r\n")).unwrap(), document);
     }
@@ -82,7 +72,7 @@ fn what_is_shown_of_the_applications_and_sent_back_changes_no_byte() {
 
 #[test]
 fn what_was_commented_out_around_the_applications_is_shown_to_nobody_and_stays() {
-    let shown = apps_toml(DOCUMENT);
+    let shown = apps_of(DOCUMENT);
     let expected = DOCUMENT.split("\n\n# Everybody").nth(1).unwrap().split("\n# The store").next().unwrap();
     let expected = format!("# Everybody{expected}").replace("# token = \"first-secret\"\n\n", "");
     assert_eq!(shown, expected);
@@ -92,7 +82,7 @@ fn what_was_commented_out_around_the_applications_is_shown_to_nobody_and_stays()
 
 #[test]
 fn hidden_text_stays_whatever_comes_and_goes_around_it() {
-    let shown = apps_toml(DOCUMENT);
+    let shown = apps_of(DOCUMENT);
     let (wiki, shop) = shown.split_once("\n# Sold").unwrap();
     for draft in [
         String::new(),
@@ -109,9 +99,9 @@ fn hidden_text_stays_whatever_comes_and_goes_around_it() {
         {
             assert!(out.contains(kept), "{kept}: {out}");
         }
-        assert!(!apps_toml(&out).contains("secret"), "{out}");
+        assert!(!apps_of(&out).contains("secret"), "{out}");
         assert_eq!(apps(&out), drafted(&draft));
-        assert_eq!(put(&out, &apps_toml(&out)).unwrap(), out);
+        assert_eq!(put(&out, &apps_of(&out)).unwrap(), out);
     }
 }
 
@@ -123,7 +113,7 @@ fn the_first_applications_come_after_everything_else_and_the_last_leave_nothing(
         out,
         "# Ours.\n[server]\nworkers = 2\n\n[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\"]\n\n# [store]\n# url = \"redis://:secret@here\"\n"
     );
-    assert_eq!(apps_toml(&out), app("wiki"));
+    assert_eq!(apps_of(&out), app("wiki"));
     assert_eq!(put("", &app("wiki")).unwrap(), app("wiki"));
     let none = put(&out, "").unwrap();
     assert!(!none.contains("apps") && none.starts_with("# Ours.\n[server]\nworkers = 2\n"), "{none}");
@@ -180,12 +170,12 @@ fn mistakes_of_applications_are_told_at_their_field_and_line() {
         ("[[apps]\n", "", 1, ""),
         ("\napps = 3\n", "apps", 2, "list"),
     ] {
-        let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, draft) else { panic!("{draft}") };
+        let Err(SaveError::Invalid(errors)) = put(DOCUMENT, draft) else { panic!("{draft}") };
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, Some(line)), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
     let both = "[[apps]]\nname = \"\"\nhosts = [\"*\"]\nwho = [\"Ada\"]\n";
-    let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
+    let Err(SaveError::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
     assert_eq!(errors.len(), 3, "all at once: {errors:?}");
 }
 
@@ -225,7 +215,7 @@ fn mistakes_of_applications_in_json_are_told_at_their_field_without_a_line() {
         (json!({ "name": "a" }), "apps", "list"),
         (json!("[[apps]]"), "apps", "list"),
     ] {
-        let Err(DraftSaveError::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
+        let Err(SaveError::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, None), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
@@ -236,29 +226,28 @@ const CLIENT: &str =
 
 #[test]
 fn a_client_is_shown_written_and_taken_away_with_its_comments() {
-    let draft = format!("{CLIENT}\n{}", apps_toml(DOCUMENT));
+    let draft = format!("{CLIENT}\n{}", apps_of(DOCUMENT));
     let out = put(DOCUMENT, &draft).unwrap();
-    assert_eq!(apps_toml(&out), draft);
+    assert_eq!(apps_of(&out), draft);
     assert_eq!(apps(&out).client("dash").map(|(app, _)| app.name.clone()), Some("dash".to_owned()));
-    assert_eq!(put(&out, &apps_toml(DOCUMENT)).unwrap(), DOCUMENT);
+    assert_eq!(put(&out, &apps_of(DOCUMENT)).unwrap(), DOCUMENT);
     let listed: Vec<_> = apps(&out).all().iter().map(|app| json!(**app)).collect();
     assert_eq!(put_json(&out, &json!(listed)).unwrap(), out, "as the API shows it");
-    let diff = line_diff(&apps_toml(DOCUMENT), &apps_toml(&out)).unified_diff().to_string();
+    let diff = line_diff(&apps_of(DOCUMENT), &apps_of(&out)).unified_diff().to_string();
     assert!(diff.contains("+redirect_uris = [\"https://a.example/cb\"]"), "{diff}");
 }
 
 #[test]
 fn a_draft_with_a_secret_that_is_not_there_is_refused_by_its_line_and_the_document_is_not() {
     let draft = format!("{CLIENT}secret = \"env:GATEHOUSE_TEST_NOT_SET\"\n");
-    let Err(DraftSaveError::Invalid(errors)) = put("", &draft) else { panic!("{draft}") };
+    let Err(SaveError::Invalid(errors)) = put("", &draft) else { panic!("{draft}") };
     let [DraftError { field, message, line }] = &errors[..] else { panic!("{errors:?}") };
     assert_eq!((field.as_str(), *line), ("apps[0].oidc.secret", Some(7)));
     assert!(message.contains("GATEHOUSE_TEST_NOT_SET, which is not set"), "{message}");
     // Elsewhere it may be set, and answers to an attack have to be saved all the same.
-    let limits = DocumentDraft::Toml("[limits.login-account]\nrules = []\n");
-    let edit = DocumentEdit::limits(limits).unwrap();
-    let (merged, config) = edit.put_into(&source(&[]), &draft).unwrap();
-    assert!(merged.contains("GATEHOUSE_TEST_NOT_SET") && config.live.apps.client("dash").is_some());
+    let limits = Draft::Toml("[limits.login-account]\nrules = []\n".to_owned());
+    let merged = edit(&draft, &Edit::Section(LiveSection::Limits, limits), &[]).unwrap();
+    assert!(merged.contains("GATEHOUSE_TEST_NOT_SET") && apps(&merged).client("dash").is_some());
     let mended = draft.replace("secret = \"env:GATEHOUSE_TEST_NOT_SET\"\n", "");
     assert_eq!(put(&draft, &mended).unwrap(), mended);
 }
@@ -266,14 +255,12 @@ fn a_draft_with_a_secret_that_is_not_there_is_refused_by_its_line_and_the_docume
 #[test]
 fn applications_that_a_variable_sets_are_refused_unless_they_stay_as_they_are_shown() {
     let variables = [("GATEHOUSE__APPS", "[{ name = \"env\", hosts = [\"env.example\"] }]")];
-    for same in [apps_toml(DOCUMENT), app("env")] {
+    for same in [apps_of(DOCUMENT), app("env")] {
         assert_eq!(put_with(DOCUMENT, &same, &variables).unwrap(), DOCUMENT);
     }
-    let Err(DraftSaveError::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else {
-        panic!()
-    };
+    let Err(SaveError::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else { panic!() };
     assert!(errors[0].field == "apps" && errors[0].message.contains("environment variable"), "{errors:?}");
-    assert!(Overridden::by(source(&variables).environment()).apps && !Overridden::by(&[]).apps);
+    assert!(Overridden::by(source(&variables).environment()).apps() && !Overridden::by(&[]).apps());
 }
 
 #[test]
@@ -281,7 +268,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_that_of_the_applications() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let refused = put(&broken, &app("wiki")).unwrap_err();
     assert!(
-        matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
+        matches!(&refused, SaveError::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("\"shop.example\"", "\"SHOP\"");

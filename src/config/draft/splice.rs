@@ -12,22 +12,12 @@ use gatehouse_limiter::{Limit, LimitMode, Rule, RuleSpan};
 use toml_edit::{Array, Decor, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::{APPS, DraftError, parsed, unix_lines};
+use crate::config::live_section::LiveSection;
 use crate::config::values::span_text;
-
-/// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as in `table`, a document with
-/// that one table. Everything else is unchanged, including comments and the limit's position.
-pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftError> {
-    let whole = |message: String| DraftError::at("", message, None);
-    let (mut document, drafted) = (parsed(toml).map_err(whole)?, parsed(table).map_err(whole)?);
-    if let Some(new) = find(&drafted, name).and_then(Item::as_table_like) {
-        merge_table(table_like(limit_in(&mut document, name)).map_err(whole)?, new);
-    }
-    Ok(document.to_string())
-}
 
 /// The draft `toml` with the application of this name as in `table`, a document with that one table; a new one comes last.
 /// Replaces an application; with None it is left out. Everything else is unchanged, including comments.
-pub fn with_app(toml: &str, name: &str, table: Option<&str>) -> Result<String, DraftError> {
+pub(super) fn with_app(toml: &str, name: &str, table: Option<&str>) -> Result<String, DraftError> {
     let whole = |message: String| DraftError::at("", message, None);
     let mut document = parsed(toml).map_err(whole)?;
     let drafted = parsed(table.unwrap_or_default()).map_err(whole)?;
@@ -285,30 +275,74 @@ fn merge_array(old: &mut Array, new: Array) {
     }
 }
 
-/// The `[limits.…]` part of a document; empty if there is none.
-pub fn limits_toml(document: &str) -> String {
-    section_toml(&shown(document), "limits")
-}
-
-/// The `[[apps]]` part of a document; empty if there is none.
-pub fn apps_toml(document: &str) -> String {
-    section_toml(&shown(document), APPS)
-}
-
-/// A section of a document with its comments.
-pub(super) fn toml_of(document: &str, key: &str) -> String {
-    section_toml(&shown(document), key)
-}
-
-/// Both. Parsing a long document takes a tenth of what may be spent on a draft.
-pub fn limits_and_apps_toml(document: &str) -> [String; 2] {
-    let document = shown(document);
-    ["limits", APPS].map(|key| section_toml(&document, key))
-}
-
 /// Empty if it is not a document.
-fn shown(document: &str) -> DocumentMut {
+pub(super) fn shown(document: &str) -> DocumentMut {
     parsed(&unix_lines(document.trim_start_matches('\u{feff}'))).unwrap_or_default()
+}
+
+/// Keys of a section with their values, without comments: the rest of such a section is not live, and has secrets.
+pub(super) fn keys_toml(document: &DocumentMut, section: &str, keys: &[&str]) -> String {
+    let Some(old) = document.get(section).and_then(Item::as_table_like) else { return String::new() };
+    let mut table = Table::new();
+    for key in keys {
+        if let Some(mut value) = old.get(key).and_then(|item| item.clone().into_value().ok()) {
+            value.decor_mut().clear();
+            table.insert(key, Item::Value(value));
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut alone = DocumentMut::new();
+    alone.insert(section, Item::Table(table));
+    alone.to_string()
+}
+
+/// Writes the keys of a section that do not stay, as the draft has them; one that it leaves out goes.
+pub(super) fn write_keys(
+    document: &mut DocumentMut,
+    draft: &DocumentMut,
+    section: LiveSection,
+    stays: &dyn Fn(&str) -> bool,
+) -> Result<(), String> {
+    let drafted = draft.get(section.name()).and_then(Item::as_table_like);
+    let new = |key: &str| drafted?.get(key)?.clone().into_value().ok();
+    for key in section.keys().iter().filter(|key| !stays(key)) {
+        match new(key) {
+            Some(value) => set(table(document, section)?, key, value),
+            None if document.contains_key(section.name()) => drop(table(document, section)?.remove(key)),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// With the comments of the value before.
+pub(super) fn set(table: &mut dyn TableLike, key: &str, value: Value) {
+    match (table.get_mut(key), value) {
+        (Some(Item::Value(old)), mut value) => {
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        (Some(Item::Table(old)), Value::InlineTable(new)) => merge_table(old, &new),
+        (_, value) => drop(table.insert(key, Item::Value(value))),
+    }
+}
+
+/// The table of the document; a new one is written after everything else.
+pub(super) fn table(document: &mut DocumentMut, section: LiveSection) -> Result<&mut dyn TableLike, String> {
+    let name = section.name();
+    match document.get_mut(name) {
+        // [[access.deny]] without [access] has no header to write keys under.
+        Some(Item::Table(table)) if !table.is_dotted() => table.set_implicit(false),
+        Some(_) => {}
+        None => {
+            document.insert(name, Item::Table(apart()));
+            set_end_apart(document);
+        }
+    }
+    let table = document.get_mut(name).and_then(Item::as_table_like_mut);
+    table.ok_or_else(|| format!("{name} in this document is not a table; write it as [{name}]"))
 }
 
 pub(super) fn section_toml(document: &DocumentMut, key: &str) -> String {
@@ -433,38 +467,6 @@ fn rule_toml(rule: &Rule) -> InlineTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NEW: &str = "[limits.login-account]\nmode = \"monitor\"\nrules = []\n";
-
-    #[test]
-    fn only_that_limit_changes_and_comments_stay() {
-        let toml = "# ours\n[limits.sms-phone]\nrules = []\n\n# careful\n[limits.login-account]\nrules = [{ max = 3, window = \"1m\" }]\n\n[limits.sms-total]\nrules = [] # none\n";
-        let changed = with_limit(toml, "login-account", NEW).unwrap();
-        let expected = "# ours\n[limits.sms-phone]\nrules = []\n\n# careful\n[limits.login-account]\nrules = []\nmode = \"monitor\"\n\n[limits.sms-total]\nrules = [] # none\n";
-        assert_eq!(changed, expected);
-    }
-
-    #[test]
-    fn one_that_did_not_stand_there_is_added() {
-        let changed = with_limit("", "login-account", NEW).unwrap();
-        assert_eq!(changed.trim_start(), NEW);
-        let own = "[limits.custom.reply]\nrules = []\n";
-        let changed = with_limit("[limits.sms-total]\nrules = []\n", "custom.reply", own).unwrap();
-        assert_eq!(changed, format!("[limits.sms-total]\nrules = []\n\n{own}"));
-    }
-
-    #[test]
-    fn a_mode_that_is_not_asked_for_any_more_goes() {
-        let enforced = "[limits.login-account]\nrules = []\n";
-        assert_eq!(with_limit(NEW, "login-account", enforced).unwrap(), enforced);
-    }
-
-    #[test]
-    fn a_limit_written_in_one_line_is_replaced_too() {
-        let toml = "limits.login-account = { rules = [], mode = \"enforce\" }\n";
-        let changed: DocumentMut = with_limit(toml, "login-account", NEW).unwrap().parse().unwrap();
-        assert_eq!(changed["limits"]["login-account"]["mode"].as_str(), Some("monitor"));
-    }
 
     const APPLICATIONS: &str = r#"# Everybody reads it.
 [[apps]] # notes

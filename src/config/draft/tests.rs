@@ -2,8 +2,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::DocumentDraft::{Json, Toml};
 use super::*;
+use Sent::{Json, Toml};
 
 const DOCUMENT: &str = r#"# Ours, since 2024.
 [server]
@@ -34,19 +34,37 @@ idle = "1h"
 # Nothing follows.
 "#;
 
-fn source(variables: &[(&str, &str)]) -> ConfigSource {
+pub fn source(variables: &[(&str, &str)]) -> ConfigSource {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     ConfigSource::optional(Path::new("gatehouse.toml"), variables.collect())
 }
 
-fn put(
-    document: &str,
-    draft: DocumentDraft<'_>,
-    variables: &[(&str, &str)],
-) -> Result<String, DraftSaveError> {
-    let source = source(variables);
-    let edit = DocumentEdit::limits(draft).map_err(DraftSaveError::Invalid)?;
-    edit.put_into(&source, document).map(|(merged, _)| merged)
+fn limits_of(document: &str) -> String {
+    LiveSection::Limits.text_in(document)
+}
+
+/// What a draft that is written here is, as it is sent.
+enum Sent<'a> {
+    Toml(&'a str),
+    Json(&'a serde_json::Value),
+}
+
+fn put(document: &str, draft: Sent<'_>, variables: &[(&str, &str)]) -> Result<String, SaveError> {
+    let draft = match draft {
+        Toml(text) => Draft::Toml(text.to_owned()),
+        Json(value) => Draft::Json(value.clone()),
+    };
+    edit(document, &Edit::Section(LiveSection::Limits, draft), variables)
+}
+
+/// The document with the edit in it.
+pub fn edit(document: &str, edit: &Edit, variables: &[(&str, &str)]) -> Result<String, SaveError> {
+    let (source, public_url) = (source(variables), Url::parse("https://id.example").unwrap());
+    let current = source.tree(document).and_then(|root| source.read(root));
+    let access = current.map(|config| config.live.access.settings().clone()).unwrap_or_default();
+    let base = EditBase { document, access: &access, public_url: &public_url };
+    let read = ReadEdit::read(edit, &base).map_err(SaveError::Invalid)?;
+    read.put_into(&source, document).map(|candidate| candidate.text)
 }
 
 fn as_json(document: &str) -> serde_json::Value {
@@ -62,9 +80,9 @@ fn as_json(document: &str) -> serde_json::Value {
     all
 }
 
-fn field(error: DraftSaveError) -> (String, Option<usize>) {
+fn field(error: SaveError) -> (String, Option<usize>) {
     match error {
-        DraftSaveError::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
+        SaveError::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
         other => panic!("{other:?}"),
     }
 }
@@ -73,13 +91,13 @@ fn field(error: DraftSaveError) -> (String, Option<usize>) {
 fn what_is_shown_and_sent_back_changes_no_byte() {
     assert_eq!(put(DOCUMENT, Json(&as_json(DOCUMENT)), &[]).unwrap(), DOCUMENT);
     for document in [DOCUMENT, "", include_str!("../../../gatehouse.example.toml")] {
-        let shown = limits_toml(document);
+        let shown = limits_of(document);
         let back = put(document, Toml(&shown), &[]).unwrap();
-        assert_eq!(limits_toml(&back), shown);
+        assert_eq!(limits_of(&back), shown);
         assert_eq!(put(&back, Toml(&shown), &[]).unwrap(), back);
     }
     let example = include_str!("../../../gatehouse.example.toml");
-    assert_eq!(put(example, Toml(&limits_toml(example)), &[]).unwrap(), example);
+    assert_eq!(put(example, Toml(&limits_of(example)), &[]).unwrap(), example);
     assert_eq!(put(example, Json(&as_json(example)), &[]).unwrap(), example);
 }
 
@@ -88,11 +106,11 @@ fn line_ends_and_the_mark_of_an_encoding_stay() {
     let theirs = format!("\u{feff}{}", DOCUMENT.replace('\n', "\r\n"));
     let mut draft = as_json(DOCUMENT);
     assert_eq!(put(&theirs, Json(&draft), &[]).unwrap(), theirs);
-    let shown = limits_toml(&theirs);
-    assert_eq!(shown, limits_toml(DOCUMENT));
+    let shown = limits_of(&theirs);
+    assert_eq!(shown, limits_of(DOCUMENT));
     for sent in [shown.clone(), shown.replace('\n', "\r\n")] {
         let back = put(DOCUMENT, Toml(&sent), &[]).unwrap();
-        assert_eq!(limits_toml(&back), shown, "browsers end lines in their own way");
+        assert_eq!(limits_of(&back), shown, "browsers end lines in their own way");
     }
     draft["sms-phone"]["rules"][0]["max"] = json!(4);
     assert_eq!(put(&theirs, Json(&draft), &[]).unwrap(), theirs.replace("max = 1,", "max = 4,"));
@@ -165,7 +183,7 @@ fn a_draft_of_text_stands_where_the_limits_stood_as_it_was_written() {
         + draft
         + "\n# The store.\n[store]\nurl = \"memory:\"\n\n# The end.\n[session]\nidle = \"1h\"\n# Nothing follows.\n";
     assert_eq!(out, wanted);
-    assert_eq!(limits_toml(&out), draft);
+    assert_eq!(limits_of(&out), draft);
 }
 
 #[test]
@@ -231,7 +249,7 @@ fn a_limit_that_a_variable_sets_is_refused_unless_it_stays_as_it_is_shown() {
     assert_eq!(put(DOCUMENT, Json(&draft), &variables).unwrap(), DOCUMENT, "as it is in force");
     draft["sms-phone"]["rules"][0] = json!({ "max": 8, "window": "1m" });
     assert_eq!(field(put(DOCUMENT, Json(&draft), &variables).unwrap_err()).0, "limits.sms-phone");
-    let text = limits_toml(DOCUMENT).replace("max = 1,", "max = 2,");
+    let text = limits_of(DOCUMENT).replace("max = 1,", "max = 2,");
     assert_eq!(
         field(put(DOCUMENT, Toml(&text), &variables).unwrap_err()),
         ("limits.sms-phone".to_owned(), Some(8))
@@ -245,7 +263,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_the_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let refused = put(&broken, Json(&as_json(DOCUMENT)), &[]).unwrap_err();
     assert!(
-        matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
+        matches!(&refused, SaveError::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("max = 5", "max = 0");
@@ -283,7 +301,7 @@ fn a_comment_behind_a_rule_stays_when_the_next_rule_goes() {
 
 #[test]
 fn comments_of_a_draft_are_saved_and_each_limit_keeps_its_place() {
-    let draft = limits_toml(DOCUMENT)
+    let draft = limits_of(DOCUMENT)
         .replace("# One of our own.", "# Two of\n# our own.")
         .replace("# twenty", "# twenty an hour")
         + "# raise in May\n";
@@ -323,7 +341,7 @@ rules = []
 
 #[test]
 fn what_was_commented_out_around_the_limits_is_shown_to_nobody() {
-    let shown = limits_toml(SECRETS);
+    let shown = limits_of(SECRETS);
     assert!(!shown.contains("secret"), "{shown}");
     for own in [
         "# how often somebody may err",
@@ -337,7 +355,7 @@ fn what_was_commented_out_around_the_limits_is_shown_to_nobody() {
 
 #[test]
 fn what_is_not_shown_of_a_document_stays_in_it() {
-    let shown = limits_toml(SECRETS);
+    let shown = limits_of(SECRETS);
     let draft = shown.replace("max = 3", "max = 4");
     let changed = put(SECRETS, Toml(&draft), &[]).unwrap();
     for hidden in [
@@ -347,10 +365,10 @@ fn what_is_not_shown_of_a_document_stays_in_it() {
     ] {
         assert!(changed.contains(hidden), "{changed}");
     }
-    assert!(limits_toml(&changed).contains("max = 4") && !limits_toml(&changed).contains("secret"));
+    assert!(limits_of(&changed).contains("max = 4") && !limits_of(&changed).contains("secret"));
     // With the limits side by side, the document is the same except for the change.
     let together = SECRETS.replace("[sms]\ncode_ttl = \"5m\"\n# key = \"second-secret\"\n\n", "");
-    let changed = put(&together, Toml(&limits_toml(&together).replace("max = 3", "max = 4")), &[]);
+    let changed = put(&together, Toml(&limits_of(&together).replace("max = 3", "max = 4")), &[]);
     assert_eq!(changed.unwrap(), together.replace("max = 3", "max = 4"));
     let none = "[server]\nbind = \"127.0.0.1:8080\"\n\n# [store]\n# url = \"redis://:secret@here\"\n";
     let changed = put(none, Toml("[limits.sms-total]\nrules = []\n"), &[]).unwrap();
@@ -372,9 +390,138 @@ fn what_is_hidden_stays_hidden_whatever_goes_or_comes_around_it() {
         &[],
     );
     for document in [removed, none, last.unwrap(), first.unwrap()] {
-        assert!(!limits_toml(&document).contains("secret"), "{document}");
+        assert!(!limits_of(&document).contains("secret"), "{document}");
         for secret in ["first-secret", "second-secret", "third-secret"] {
             assert!(document.contains(secret), "{secret}: {document}");
         }
     }
+}
+
+#[test]
+fn one_limit_is_changed_and_everything_else_stays() {
+    let put = |document: &str, name: &str, limit: serde_json::Value| {
+        edit(document, &Edit::Limit(name.to_owned(), limit), &[])
+    };
+    let one = json!({ "rules": [{ "max": 2, "window": "1m", "then": "block" }] });
+    let changed = put(DOCUMENT, "sms-phone", one.clone()).unwrap();
+    assert_eq!(changed, DOCUMENT.replace("mode = \"monitor\"\n", "").replace("max = 1,", "max = 2,"));
+    assert_eq!(
+        put(DOCUMENT, "sms-phone", json!({ "mode": "monitor", "rules": [{ "max": 1, "window": "60s" }] }))
+            .unwrap(),
+        DOCUMENT
+    );
+    let added = put(DOCUMENT, "sms-total", one.clone()).unwrap();
+    assert_eq!(
+        added.replace("\n[limits.sms-total]\nrules = [{ max = 2, window = \"1m\", then = \"block\" }]\n", ""),
+        DOCUMENT
+    );
+    let own = put("", "custom.reply", json!({ "rules": [] })).unwrap();
+    assert_eq!(own.trim(), "[limits.custom.reply]\nrules = []");
+    let braces = "limits.sms-phone = { rules = [], mode = \"enforce\" }\n";
+    assert_eq!(as_json(&put(braces, "sms-phone", one.clone()).unwrap())["sms-phone"]["rules"][0]["max"], 2);
+    let wrong = json!({ "rules": [{ "max": "three", "window": "1m" }] });
+    assert_eq!(
+        field(put(DOCUMENT, "custom.reply", wrong).unwrap_err()).0,
+        "limits.custom.reply.rules[0].max"
+    );
+    let variables = [("GATEHOUSE__LIMITS__SMS_PHONE__RULES", "[]")];
+    let refused = edit(DOCUMENT, &Edit::Limit("sms-phone".to_owned(), one), &variables);
+    assert_eq!(field(refused.unwrap_err()).0, "limits.sms-phone");
+}
+
+/// Two documents that differ in each live section, and have other things around it.
+fn two(which: usize) -> String {
+    let pick = |pair: [&'static str; 2]| pair[which];
+    format!(
+        "# Ours.\n[server]\npublic_url = \"https://id.example\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n\n\
+         [limits.sms-phone]\nrules = [{{ max = {}, window = \"1m\" }}]\n\n\
+         [access]\nchallenge_everyone_until = \"{}\"\n\n\
+         [[apps]]\nname = \"{}\"\nhosts = [\"a.example\"]\n\n\
+         [factors]\n# of whom\nrequire = [\"{}\"]\n{}\n\
+         [brand]\nname = \"{}\"\n\n\
+         [login]\nmax_consecutive_failures = {}\n\n\
+         [captcha]\nprovider = \"image\"\n# key = \"a-secret\"\ndifficulty = \"{}\"\n\n\
+         [sms]\ngateway = \"outbox\"\n# key = \"a-secret\"\ncode_ttl = \"{}\"\n{}",
+        pick(["1", "2"]),
+        pick(["2026-03-01T13:00:00Z", "2026-03-01T14:00:00Z"]),
+        pick(["wiki", "shop"]),
+        pick(["admins", "everyone"]),
+        pick(["", "grace = \"1d\"\n"]),
+        pick(["One", "Two"]),
+        pick(["7", "8"]),
+        pick(["easy", "hard"]),
+        pick(["1m", "2m"]),
+        pick(["\n[sms.brake]\nmin_sent = 30\n", ""]),
+    )
+}
+
+#[test]
+fn every_live_section_can_be_restored_alone() {
+    use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
+    use strum::VariantArray;
+
+    let address = ClientAddress::at("192.0.2.1".parse().unwrap(), &TrustedProxies::default());
+    // 2026-03-01 12:00 UTC
+    let saver = AccessSaver { address, now: crate::clock::Micros(1_772_366_400_000_000) };
+    let live = |document: &str| source(&[]).read(source(&[]).tree(document).unwrap()).unwrap().live;
+    let texts = |document: &str| LiveTexts::read(document, live(document).access.settings());
+    for (then, now) in [(two(0), two(1)), (two(1), two(0)), (two(0), String::new()), (String::new(), two(0))]
+    {
+        let (old, new) = (texts(&then), texts(&now));
+        for section in LiveSection::VARIANTS {
+            let restored = Edit::Restored(*section, old.section(*section).unwrap(), saver);
+            let out = edit(&now, &restored, &[]).unwrap_or_else(|error| panic!("{section:?}: {error:?}"));
+            let after = live(&out);
+            for other in LiveSection::VARIANTS {
+                let expected = live(if other == section { &then } else { &now });
+                let parts = [other.parts(&after), other.parts(&expected)].concat();
+                assert!(parts.iter().all(|part| other.same(&after, &expected, part)), "{section:?}: {out}");
+                if other != section {
+                    assert_eq!(texts(&out).section(*other), new.section(*other), "{section:?}: {out}");
+                }
+            }
+            // A key that goes takes along what was said above it.
+            let goes = then.is_empty() && [LiveSection::Captcha, LiveSection::Sms].contains(section);
+            let kept = now.matches("# key = \"a-secret\"").count() - usize::from(goes);
+            assert_eq!(out.matches("# key = \"a-secret\"").count(), kept, "{section:?}: {out}");
+            assert!(now.is_empty() || out.contains("[server]"), "{out}");
+        }
+    }
+}
+
+#[test]
+fn the_history_holds_what_is_live_and_nothing_else() {
+    let texts = LiveTexts::read(&two(0), &AccessSettings::default());
+    let others = texts.others.clone().unwrap();
+    assert_eq!(
+        others,
+        "[factors]\n# of whom\nrequire = [\"admins\"]\n\n[brand]\nname = \"One\"\n\n[login]\nmax_consecutive_failures = 7\n\n\
+         [captcha]\ndifficulty = \"easy\"\n\n[sms]\ncode_ttl = \"1m\"\nbrake = { min_sent = 30 }\n"
+    );
+    let all = [texts.limits, texts.access, texts.apps, others].concat();
+    for foreign in ["secret", "server", "provider", "gateway"] {
+        assert!(!all.contains(foreign), "{foreign}: {all}");
+    }
+    let example = include_str!("../../../gatehouse.example.toml");
+    let others = LiveTexts::read(example, &AccessSettings::default()).others.unwrap();
+    assert!(source(&[]).tree(&others).is_ok(), "it is a document itself: {others}");
+}
+
+#[test]
+fn what_a_variable_sets_is_not_restored() {
+    use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
+
+    let address = ClientAddress::at("192.0.2.1".parse().unwrap(), &TrustedProxies::default());
+    let saver = AccessSaver { address, now: crate::clock::Micros(0) };
+    let variables = [("GATEHOUSE__BRAND__NAME", "Ours"), ("GATEHOUSE__FACTORS__REQUIRE", "[\"admins\"]")];
+    for section in [LiveSection::Brand, LiveSection::Factors] {
+        let old = section.text_in(&two(1));
+        let out = edit(&two(0), &Edit::Restored(section, old, saver), &variables).unwrap();
+        let kept = ["name = \"One\"", "require = [\"admins\"]"];
+        assert!(kept.iter().all(|line| out.contains(line)), "{out}");
+        assert_eq!(out.contains("grace"), section == LiveSection::Factors);
+    }
+    let factors = Draft::Json(json!({ "require": ["everyone"] }));
+    let refused = edit(&two(0), &Edit::Section(LiveSection::Factors, factors), &variables);
+    assert_eq!(field(refused.unwrap_err()).0, "factors.require");
 }

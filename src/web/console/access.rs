@@ -19,8 +19,8 @@ use utoipa::ToSchema;
 
 use super::confirm;
 use super::document::{
-    DocumentSaved, Precondition, all_mistakes, checked_reason, if_match, in_force_response, read_draft,
-    record_save, save_edit, save_response,
+    DocumentSaved, Precondition, check, checked_reason, if_match, in_force_response, record_save, save_edit,
+    save_response, save_unrecorded,
 };
 use super::guard::{AdminForm, AdminRequest, Permitted};
 use super::limit_text::exactly;
@@ -28,7 +28,7 @@ use super::limits::history::newest_of;
 use super::{FormProblem, LONGEST_REASON};
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
-use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
+use crate::tuning::{AccessOrigin, DraftError, Edit, LiveSection, SaveError, SavedEdit};
 use crate::unseen::{is_seen_whole, is_unseen};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::ChangeReason;
@@ -171,9 +171,7 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     let draft = |current: &AccessSettings| answer.added_to(current, subject, until, &reason);
     let current = visit.settings(services).access.settings().in_force(visit.now());
     form.check(visit.locale);
-    let (tuning, wanted, from) = (services.tuning.clone(), draft(&current), admin.address());
-    let checked = read_draft(admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
-    if let Err(errors) = checked.await? {
+    if let Err(errors) = check(admin, Edit::Access(draft(&current), admin.saver())).await? {
         form.refused(visit.locale, errors);
     }
     if form.has_mistakes() {
@@ -187,7 +185,7 @@ pub async fn submit(posted: AdminForm) -> WebResult {
                 form.refused(visit.locale, errors);
                 None
             }
-            Err(error) => Some(problem(error)?),
+            Err(error) => Some(error.into()),
         };
         page(request, Some(form), problem).await
     });
@@ -204,7 +202,7 @@ pub async fn end(posted: AdminForm) -> WebResult {
     }
     let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
-    if request.services.live.overridden().access.contains(&answer.key()) {
+    if request.services.live.overridden().keys_of(LiveSection::Access).any(|key| key == answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
         return page(request, None, Some(FormProblem::NotSaved(WHY.to_owned()))).await;
     }
@@ -215,7 +213,7 @@ pub async fn end(posted: AdminForm) -> WebResult {
     let act = Box::pin(async {
         match save(request, ("access.end", detail), &reason, draft).await? {
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessEnded))),
-            Err(error) => page(request, None, Some(problem(error)?)).await,
+            Err(error) => page(request, None, Some(error.into())).await,
         }
     });
     confirm::confirmed(&posted, act).await
@@ -226,19 +224,15 @@ async fn save(
     (act, mut detail): (&str, Value),
     reason: &str,
     draft: impl Fn(&AccessSettings) -> Value,
-) -> Result<Result<SavedDraft, SaveError>, Problem> {
+) -> Result<Result<SavedEdit, SaveError>, Problem> {
     let AdminRequest { visit, services, admin } = request;
     let mut tries = 0;
     loop {
         tries += 1;
         let current = services.tuning.current();
         let wanted = draft(&current.live.access.settings().in_force(visit.now()));
-        let (tuning, from) = (services.tuning.clone(), admin.address());
-        let edit = read_draft(admin, move |_| tuning.access_edit(&wanted, from)).await?;
-        let saved = match edit {
-            Ok(edit) => services.tuning.save(edit, &current.version, admin.author(reason)).await,
-            Err(mistakes) => Err(SaveError::Invalid(mistakes)),
-        };
+        let checked = check(admin, Edit::Access(wanted, admin.saver())).await?;
+        let saved = save_unrecorded(admin, checked, &current.version, reason).await;
         let overtaken = matches!(saved, Err(SaveError::Stale { .. }));
         if !overtaken || tries == MOST_TRIES {
             detail["from"] = current.version.into();
@@ -246,15 +240,6 @@ async fn save(
             return Ok(saved);
         }
     }
-}
-
-fn problem(error: SaveError) -> Result<FormProblem, WebError> {
-    Ok(match error {
-        SaveError::Stale { .. } | SaveError::NoSuchChange => FormProblem::Stale,
-        SaveError::Backend(reason) => FormProblem::NotSaved(reason),
-        SaveError::Invalid(errors) => FormProblem::NotSaved(all_mistakes(&errors)),
-        SaveError::Db(error) => return Err(error.into()),
-    })
 }
 
 async fn page(request: &AdminRequest, form: Option<AnswerForm>, problem: Option<FormProblem>) -> WebResult {
@@ -266,7 +251,7 @@ async fn page(request: &AdminRequest, form: Option<AnswerForm>, problem: Option<
     for (row, origin) in rows.iter_mut().zip(services.tuning.access_origins(&lines).await?) {
         row.origin = origin;
     }
-    let fixed = services.live.overridden().access;
+    let fixed = services.live.overridden().keys_of(LiveSection::Access).collect();
     let mut page = AccessPage::new(request.layout(HERE), rows, form, problem, fixed);
     page.saved = saved(request).await?;
     Ok(page.respond(visit))
@@ -641,9 +626,8 @@ pub async fn api_save(
     ];
     let parts = parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part?)));
     let draft = Value::Object(parts.collect::<Map<_, _>>());
-    let (tuning, from) = (admin.services.tuning.clone(), admin.address());
-    let edit = read_draft(&admin, move |_| tuning.access_edit(&draft, from)).await?;
-    save_response(save_edit(&admin, "access.save", edit, &seen, &reason).await)
+    let checked = check(&admin, Edit::Access(draft, admin.saver())).await?;
+    save_response(save_edit(&admin, "access.save", checked, &seen, &reason).await)
 }
 
 #[cfg(test)]

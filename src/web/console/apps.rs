@@ -17,21 +17,21 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::document::{
-    APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, Precondition, SentDraft, TomlDraft, Trial,
-    in_force_response, read_draft, submitted,
+    APPS, BUSY_RETRY, Controls, DocumentSaved, Precondition, SentDraft, TomlDraft, Trial, in_force_response,
+    submitted,
 };
 use super::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use super::limit_text::{exactly, grouped};
 use super::{FormProblem, moment};
 use crate::accounts::{Accounts, EntryCount, ListedAccounts};
-use crate::config::{App, AppFactor, AppPart, Apps, LiveHandle, OidcClient, PathPattern, Who, apps_toml};
+use crate::config::{App, AppFactor, AppPart, Apps, OidcClient, PathPattern, Who};
 use crate::db::DbError;
 use crate::gate::{
     AgeChange, AppsComparison, ClientPreview, FactorChange, HostPreview, PathPreview, ProxyFile,
     ProxyFileError, compare_apps,
 };
 use crate::oidc::RefusedRequests;
-use crate::tuning::DraftError;
+use crate::tuning::{CheckedEdit, LiveSection};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::ChangeReason;
 use crate::web::http::extract::DOCUMENT_LIMIT;
@@ -116,15 +116,8 @@ pub struct AppsPreview {
 }
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
-async fn tried(
-    admin: &Admin,
-    body: DraftBody,
-) -> Result<Result<Trial<AppsPreview>, Vec<DraftError>>, Problem> {
-    let check = move |live: &LiveHandle| live.check(&live.read_apps(body.draft())?);
-    let after = match read_draft(admin, check).await? {
-        Ok(live) => live.apps,
-        Err(errors) => return Ok(Err(errors)),
-    };
+async fn tried(admin: &Admin, checked: CheckedEdit) -> Result<Trial<AppsPreview>, Problem> {
+    let after = checked.live().apps.clone();
     let (live, accounts) = (admin.services.live.clone(), admin.services.accounts.clone());
     let tried = admin.services.gate.try_in_turn(async move {
         let compared = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
@@ -133,7 +126,7 @@ async fn tried(
         warnings.retain(AppCheck::warns);
         Ok::<_, DbError>(Trial::Done(AppsPreview { hosts, uncounted, warnings }))
     });
-    Ok(Ok(tried.await.unwrap_or(Ok(Trial::BUSY))?))
+    Ok(tried.await.unwrap_or(Ok(Trial::BUSY))?)
 }
 
 /// `GET /admin/apps`. `app` names one application; without it, the file is for all of them.
@@ -152,7 +145,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
         refused: RefusedUri::all(apps, &services.refused_requests),
         without_pkce: without_pkce(apps, &services.refused_requests),
         version: current.version,
-        overridden: current.overridden.apps,
+        overridden: current.overridden.apps(),
         proxy: ShownProxy { opened, proxy, app, files },
     };
     Ok(request.visit.page(StatusCode::OK, &page))
@@ -161,26 +154,25 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 /// `GET /admin/apps/edit`
 pub async fn show_editor(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
-    let (toml, controls) = (apps_toml(&current.document), Controls::at(&current.version));
+    let (toml, controls) = (LiveSection::Apps.text_in(&current.document), Controls::at(&current.version));
     let page = TomlDraft { part: &APPS, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
-    let page = AppsEditPage { layout, page, trial: Trial::None, overridden: current.overridden.apps };
+    let page = AppsEditPage { layout, page, trial: Trial::None, overridden: current.overridden.apps() };
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// `POST /admin/apps/edit`
 pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
-    let overridden = request.services.live.overridden().apps;
+    let overridden = request.services.live.overridden().apps();
     let sent = TomlDraft::read(&APPS, pairs);
     let show = |controls: Controls, trial| {
         let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
         request.visit.page(page.controls.status(), &AppsEditPage { layout, page, trial, overridden })
     };
-    let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
-    submitted(&posted, &APPS, controls, show, draft, attempt).await
+    let attempt = async |checked| tried(&request.admin, checked).await;
+    submitted(&posted, &APPS, sent.controls.clone(), sent.edit(), show, attempt).await
 }
 
 /// Hosts and names that are shown of an application; it may have 200 of each.
@@ -417,8 +409,8 @@ pub async fn api_show(_: Permitted, services: ServicesData) -> HttpResponse {
     let body = AppsInForce {
         version: current.version.clone(),
         apps: current.live.apps.all().iter().map(|app| App::clone(app)).collect(),
-        toml: apps_toml(&current.document),
-        overridden: current.overridden.apps,
+        toml: LiveSection::Apps.text_in(&current.document),
+        overridden: current.overridden.apps(),
     };
     in_force_response(&current.version, body)
 }
@@ -486,8 +478,8 @@ pub async fn api_preview(
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let (admin, AppsPreviewRequest { apps, toml }) = permitted.read(wanted).await?;
-    let body = SentDraft { part: &APPS, json: apps, toml }.body()?;
-    match tried(&admin, body).await?.map_err(Problem::invalid_draft)? {
+    let checked = SentDraft { part: &APPS, json: apps, toml }.check(&admin).await?;
+    match tried(&admin, checked.map_err(Problem::invalid_draft)?).await? {
         Trial::Done(tried) => Ok(HttpResponse::Ok().json(tried)),
         Trial::None | Trial::Unable { .. } => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
     }

@@ -15,15 +15,15 @@ use utoipa::{IntoParams, IntoResponses, ToSchema};
 use super::guard::{Admin, AdminForm, AdminRequest};
 use super::{FormProblem, LONGEST_REASON, RecordSpan, confirm};
 use crate::config::{LiveHandle, line_diff};
-use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
+use crate::tuning::{CheckedEdit, Draft, DraftError, Edit, LiveSection, SaveError, SavedEdit};
 use crate::unseen::is_seen_whole;
 use crate::web::form::value;
 use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, WebResult};
 
-/// A part of the document: its names and places, and the words of its editor as keys.
+/// A live section that has an editor: its places, and the words of the editor as keys.
 #[derive(Debug)]
 pub struct DocumentPart {
-    pub key: &'static str,
+    pub section: LiveSection,
     pub page: &'static str,
     pub editor: &'static str,
     /// The name of a save in the record of events.
@@ -35,11 +35,10 @@ pub struct DocumentPart {
     pub label: &'static str,
     pub hint: &'static str,
     pub attempt: &'static str,
-    pub read: fn(&LiveHandle, DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>>,
 }
 
 pub static LIMITS: DocumentPart = DocumentPart {
-    key: "limits",
+    section: LiveSection::Limits,
     page: "/admin/limits",
     editor: "/admin/limits/toml",
     act: "limits.save",
@@ -50,10 +49,9 @@ pub static LIMITS: DocumentPart = DocumentPart {
     label: "draft.toml",
     hint: "draft.toml-hint",
     attempt: "draft.try",
-    read: |_, draft| DocumentEdit::limits(draft),
 };
 pub static APPS: DocumentPart = DocumentPart {
-    key: "apps",
+    section: LiveSection::Apps,
     page: "/admin/apps",
     editor: "/admin/apps/edit",
     act: "apps.save",
@@ -64,11 +62,10 @@ pub static APPS: DocumentPart = DocumentPart {
     label: "apps-page.toml",
     hint: "apps-page.toml-hint",
     attempt: "apps-page.try",
-    read: LiveHandle::read_apps,
 };
 
 pub static FACTORS: DocumentPart = DocumentPart {
-    key: "factors",
+    section: LiveSection::Factors,
     page: "/admin/factors",
     editor: "/admin/factors",
     act: "factor-rules.save",
@@ -79,7 +76,6 @@ pub static FACTORS: DocumentPart = DocumentPart {
     label: "factors-page.title",
     hint: "factors-page.lead",
     attempt: "factors-page.try",
-    read: |_, draft| DocumentEdit::factors(draft),
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -233,6 +229,10 @@ impl TomlDraft {
         Layout { mistaken: self.controls.is_mistaken(), ..layout }
     }
 
+    pub fn edit(&self) -> Edit {
+        Edit::Section(self.part.section, Draft::Toml(self.toml.clone()))
+    }
+
     pub fn lines(&self) -> usize {
         self.toml.lines().count().clamp(12, 40)
     }
@@ -253,15 +253,14 @@ pub struct StalePage {
     pub reason: String,
 }
 
-/// A submitted draft of a part of the document: it is saved, tried with `attempt`, or only shown again. `draft` writes it
-/// as TOML, and `page` renders its editor.
+/// A submitted draft of a section: it is saved, tried with `attempt`, or only shown again. `page` renders its editor.
 pub async fn submitted<T, const LIMIT: usize>(
     posted: &AdminForm<LIMIT>,
     part: &'static DocumentPart,
     controls: Controls,
+    edit: Edit,
     page: impl Fn(Controls, Trial<T>) -> HttpResponse,
-    draft: impl AsyncFnOnce() -> Result<Result<String, DraftError>, Problem>,
-    attempt: impl AsyncFnOnce(String) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
+    attempt: impl AsyncFnOnce(CheckedEdit) -> Result<Trial<T>, Problem>,
 ) -> WebResult {
     if !posted.is_ours() {
         return Ok(page(Controls { problem: Some(FormProblem::Expired), ..controls }, Trial::None));
@@ -271,72 +270,64 @@ pub async fn submitted<T, const LIMIT: usize>(
         Act::Save | Act::Delete => true,
         Act::Try => false,
     };
-    let tried = match draft().await? {
-        Ok(toml) if saves => {
-            let again = |controls| page(controls, Trial::None);
-            return save_draft(posted, part, &toml, controls, &again).await;
+    let again = |controls| page(controls, Trial::None);
+    match check(&posted.request.admin, edit).await? {
+        Ok(checked) if !saves => Ok(page(controls, attempt(checked).await?)),
+        Ok(checked) if !controls.reason.is_empty() => {
+            save_draft(posted, part, checked, controls, &again).await
         }
-        Ok(toml) => attempt(toml).await?,
-        Err(mistake) => Err(vec![mistake]),
-    };
-    Ok(match tried {
-        Ok(trial) => page(controls, trial),
-        Err(mistakes) => page(Controls { mistakes, ..controls }, Trial::None),
-    })
+        checked => {
+            let problem = (saves && controls.reason.is_empty()).then_some(FormProblem::ReasonMissing);
+            let mistakes = checked.err().unwrap_or_default();
+            Ok(again(Controls { problem, mistakes, ..controls }))
+        }
+    }
 }
 
 /// Saves a draft that a form sent to where it is. `again` renders the page with the draft as typed.
 async fn save_draft<const LIMIT: usize>(
     posted: &AdminForm<LIMIT>,
     part: &'static DocumentPart,
-    draft: &str,
+    checked: CheckedEdit,
     controls: Controls,
     again: &dyn Fn(Controls) -> HttpResponse,
 ) -> WebResult {
     let request = &posted.request;
     let AdminRequest { visit, admin, .. } = request;
-    let toml = draft.to_owned();
-    let edit = read_draft(admin, move |live| {
-        let edit = (part.read)(live, DocumentDraft::Toml(&toml))?;
-        live.check(&edit).map(|_| edit)
-    });
-    let edit = match edit.await? {
-        Ok(edit) if !controls.reason.is_empty() => edit,
-        edit => {
-            let problem = controls.reason.is_empty().then_some(FormProblem::ReasonMissing);
-            let mistakes = edit.err().unwrap_or_default();
-            return Ok(again(Controls { problem, mistakes, ..controls }));
-        }
-    };
     let act = Box::pin(async {
-        Ok(match save_edit(admin, part.act, Ok(edit), &controls.version, &controls.reason).await {
+        Ok(match save_edit(admin, part.act, Ok(checked), &controls.version, &controls.reason).await {
             Ok(saved) => visit.see_other(part.page, Some(told(&saved, part.saved))),
-            Err(SaveError::Stale { version, diff, .. }) => {
+            Err(SaveError::Stale { version, diff, draft }) => {
                 let page = StalePage {
                     layout: request.layout(part.page),
                     part,
                     was: controls.version,
                     now: version,
                     diff: lines(&diff),
-                    draft: draft.to_owned(),
+                    draft,
                     reason: controls.reason,
                 };
                 visit.page(StatusCode::PRECONDITION_FAILED, &page)
             }
             Err(SaveError::Invalid(mistakes)) => again(Controls { mistakes, ..controls }),
-            Err(SaveError::Backend(reason)) => {
-                again(Controls { problem: Some(FormProblem::NotSaved(reason)), ..controls })
-            }
-            // Only a change of the history can be missing, and none is asked for.
-            Err(SaveError::NoSuchChange) => visit.see_other(part.page, None),
-            Err(SaveError::Db(error)) => return Err(error.into()),
+            Err(error @ SaveError::Backend(_)) => again(Controls { problem: Some(error.into()), ..controls }),
         })
     });
     confirm::confirmed(posted, act).await
 }
 
+impl From<SaveError> for FormProblem {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Stale { .. } => Self::Stale,
+            SaveError::Invalid(mistakes) => Self::Refused(all_mistakes(&mistakes)),
+            SaveError::Backend(reason) => Self::NotSaved(reason),
+        }
+    }
+}
+
 /// What the page says after a save.
-pub const fn told(saved: &SavedDraft, flash: Flash) -> Flash {
+pub const fn told(saved: &SavedEdit, flash: Flash) -> Flash {
     if saved.changed { flash } else { Flash::NothingChanged }
 }
 
@@ -365,20 +356,6 @@ pub struct DocumentSaved {
     changed: bool,
 }
 
-pub enum DraftBody {
-    Toml(String),
-    Json(Value),
-}
-
-impl DraftBody {
-    pub fn draft(&self) -> DocumentDraft<'_> {
-        match self {
-            Self::Toml(text) => DocumentDraft::Toml(text),
-            Self::Json(value) => DocumentDraft::Json(value),
-        }
-    }
-}
-
 /// Reads a draft when it is the caller's turn, and not on the thread that serves everybody.
 pub async fn read_draft<T: Send + 'static>(
     admin: &Admin,
@@ -389,7 +366,12 @@ pub async fn read_draft<T: Send + 'static>(
     read.ok_or(Problem::Unavailable { retry_after: BUSY_RETRY })
 }
 
-/// A part of the document as it was sent: one of JSON and TOML.
+/// Checks an edit in the document in force, when it is the caller's turn; or returns all of its mistakes.
+pub async fn check(admin: &Admin, edit: Edit) -> Result<Result<CheckedEdit, Vec<DraftError>>, Problem> {
+    read_draft(admin, move |live| live.check(&edit)).await
+}
+
+/// A section as it was sent: one of JSON and TOML.
 pub struct SentDraft {
     pub part: &'static DocumentPart,
     pub json: Option<Value>,
@@ -397,19 +379,22 @@ pub struct SentDraft {
 }
 
 impl SentDraft {
-    pub fn body(self) -> Result<DraftBody, Problem> {
-        let key = self.part.key;
-        match (self.json, self.toml) {
-            (Some(value), None) => Ok(DraftBody::Json(value)),
-            (None, Some(toml)) => Ok(DraftBody::Toml(toml)),
+    /// Checks it in the document in force.
+    pub async fn check(self, admin: &Admin) -> Result<Result<CheckedEdit, Vec<DraftError>>, Problem> {
+        let section = self.part.section;
+        let key = section.name();
+        let draft = match (self.json, self.toml) {
+            (Some(value), None) => Draft::Json(value),
+            (None, Some(toml)) => Draft::Toml(toml),
             (Some(_), Some(_)) => {
-                Err(Problem::wrong("toml", format!("Send either toml or {key}, not both.")))
+                return Err(Problem::wrong("toml", format!("Send either toml or {key}, not both.")));
             }
-            (None, None) => Err(Problem::wrong(key, format!("Missing; send {key} or toml."))),
-        }
+            (None, None) => return Err(Problem::wrong(key, format!("Missing; send {key} or toml."))),
+        };
+        check(admin, Edit::Section(section, draft)).await
     }
 
-    /// Replaces that part of the document.
+    /// Replaces that section of the document.
     pub async fn save(
         self,
         admin: &Admin,
@@ -418,30 +403,37 @@ impl SentDraft {
     ) -> Result<HttpResponse, Problem> {
         let seen = if_match(request, admin)?;
         let reason = checked_reason(reason)?;
-        let (part, body) = (self.part, self.body()?);
-        let edit = read_draft(admin, move |live| (part.read)(live, body.draft())).await?;
-        save_response(save_edit(admin, part.act, edit, &seen, reason).await)
+        let act = self.part.act;
+        let checked = self.check(admin).await?;
+        save_response(save_edit(admin, act, checked, &seen, reason).await)
     }
 }
 
-/// Puts a draft in force, if it has no mistakes, and records that under the name `act`.
+/// Puts an edit in force, if it has no mistakes, and records that under the name `act`.
 pub async fn save_edit(
     admin: &Admin,
     act: &str,
-    edit: Result<DocumentEdit, Vec<DraftError>>,
+    checked: Result<CheckedEdit, Vec<DraftError>>,
     seen: &str,
     reason: &str,
-) -> Result<SavedDraft, SaveError> {
-    let saved = match edit {
-        Ok(edit) => admin.services.tuning.save(edit, seen, admin.author(reason)).await,
-        Err(mistakes) => Err(SaveError::Invalid(mistakes)),
-    };
+) -> Result<SavedEdit, SaveError> {
+    let saved = save_unrecorded(admin, checked, seen, reason).await;
     record_save(admin, act, json!({ "reason": reason, "from": seen }), &saved);
     saved
 }
 
+/// For an act that is recorded with more.
+pub async fn save_unrecorded(
+    admin: &Admin,
+    checked: Result<CheckedEdit, Vec<DraftError>>,
+    seen: &str,
+    reason: &str,
+) -> Result<SavedEdit, SaveError> {
+    admin.services.tuning.save(checked.map_err(SaveError::Invalid)?, seen, admin.author(reason)).await
+}
+
 /// Records what somebody did, or would have done.
-pub fn record_save(admin: &Admin, act: &str, mut detail: Value, saved: &Result<SavedDraft, SaveError>) {
+pub fn record_save(admin: &Admin, act: &str, mut detail: Value, saved: &Result<SavedEdit, SaveError>) {
     // Sent by the caller, and as long as they like: none of ours is longer than this.
     for name in ["from", "change"] {
         if let Some(text) = detail.get(name).and_then(Value::as_str).filter(|text| text.len() > LONGEST_NAME)
@@ -455,26 +447,21 @@ pub fn record_save(admin: &Admin, act: &str, mut detail: Value, saved: &Result<S
             return admin.did(act, &detail);
         }
         Err(SaveError::Stale { .. }) => "stale",
-        Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
+        Err(SaveError::Invalid(_)) => "invalid",
         Err(SaveError::Backend(_)) => "backend",
-        Err(SaveError::Db(_)) => "database",
     };
     detail["why"] = refused.into();
     admin.failed(act, &detail);
 }
 
-pub fn save_response(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
+pub fn save_response(saved: Result<SavedEdit, SaveError>) -> Result<HttpResponse, Problem> {
     match saved {
-        Ok(SavedDraft { version, changed, .. }) => {
+        Ok(SavedEdit { version, changed, .. }) => {
             Ok(HttpResponse::Ok().insert_header(etag(&version)).json(DocumentSaved { version, changed }))
         }
-        Err(SaveError::Stale { version, diff }) => Err(Problem::PreconditionFailed { version, diff }),
+        Err(SaveError::Stale { version, diff, .. }) => Err(Problem::PreconditionFailed { version, diff }),
         Err(SaveError::Invalid(errors)) => Err(Problem::invalid_draft(errors)),
         Err(SaveError::Backend(reason)) => Err(Problem::NotSaved { reason }),
-        Err(SaveError::NoSuchChange) => {
-            Err(Problem::wrong("change", "Not in the history; use an id from there."))
-        }
-        Err(SaveError::Db(error)) => Err(error.into()),
     }
 }
 

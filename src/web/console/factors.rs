@@ -1,35 +1,30 @@
 //! `/admin/factors`: `[factors]` as a form, and whom a draft would ask for what, before it is saved.
 
+use std::sync::Arc;
+
 use actix_web::http::StatusCode;
 use askama::Template;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::FormProblem;
-use super::document::{Act, Controls, DraftBody, FACTORS, Trial, read_draft, submitted};
+use super::document::{Act, Controls, FACTORS, Trial, submitted};
 use super::guard::{Admin, AdminForm, AdminRequest};
 use super::limit_text::grouped;
 use crate::accounts::{EntryCount, FactorsTrial};
-use crate::config::{FactorSettings, LiveHandle, RequiredOf, span_text};
-use crate::tuning::{DocumentEdit, DraftError};
+use crate::config::{FactorSettings, RequiredOf, span_text};
+use crate::tuning::{CheckedEdit, Draft, Edit, LiveSection};
 use crate::web::form::value;
 use crate::web::http::{Layout, Problem, WebResult};
 use crate::web::second_step::refuse_while_upgrading;
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
-async fn tried(
-    admin: &Admin,
-    body: DraftBody,
-) -> Result<Result<Trial<FactorsTrial>, Vec<DraftError>>, Problem> {
-    let check = move |live: &LiveHandle| live.check(&DocumentEdit::factors(body.draft())?);
-    let after = match read_draft(admin, check).await? {
-        Ok(live) => live.factors,
-        Err(errors) => return Ok(Err(errors)),
-    };
+async fn tried(admin: &Admin, checked: CheckedEdit) -> Result<Trial<FactorsTrial>, Problem> {
+    let after = Arc::clone(&checked.live().factors);
     let (live, accounts) = (admin.services.live.clone(), admin.services.accounts.clone());
     let counts = async move { accounts.try_factors(&live.snapshot().factors, &after).await.map(Trial::Done) };
     let tried = admin.services.gate.try_in_turn(counts).await;
-    Ok(Ok(tried.unwrap_or(Ok(Trial::BUSY))?))
+    Ok(tried.unwrap_or(Ok(Trial::BUSY))?)
 }
 
 /// `GET /admin/factors`
@@ -51,9 +46,9 @@ pub async fn submit(posted: AdminForm) -> WebResult {
         let page = FactorRulesPage::new(request, form.clone(), controls, trial);
         request.visit.page(page.controls.status(), &page)
     };
-    let draft = async || Ok(Ok(form.toml()));
-    let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    submitted(&posted, &FACTORS, controls, page, draft, attempt).await
+    let edit = Edit::Section(LiveSection::Factors, Draft::Json(json!(form)));
+    let attempt = async |checked| tried(&request.admin, checked).await;
+    submitted(&posted, &FACTORS, controls, edit, page, attempt).await
 }
 
 /// The form as it is typed: with the keys of the document, and no value is checked.
@@ -91,10 +86,6 @@ impl FactorRulesForm {
             trust_device: text("trust_device"),
         }
     }
-
-    fn toml(&self) -> String {
-        toml::to_string(&json!({ "factors": self })).unwrap_or_default()
-    }
 }
 
 #[derive(Template)]
@@ -116,7 +107,7 @@ impl FactorRulesPage {
         trial: Trial<FactorsTrial>,
     ) -> Self {
         let layout = Layout { mistaken: controls.is_mistaken(), ..request.layout(FACTORS.page) };
-        let overridden = request.services.live.overridden().factors;
+        let overridden = request.services.live.overridden().keys_of(LiveSection::Factors).collect();
         Self { layout, form, controls, trial, overridden }
     }
 

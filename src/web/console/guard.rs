@@ -16,6 +16,7 @@ use zeroize::Zeroize;
 
 use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
+use crate::config::AccessSaver;
 use crate::db::DbError;
 use crate::tuning::ChangeAuthor;
 use crate::web::console::FormProblem;
@@ -164,6 +165,11 @@ impl Admin {
     }
 
     /// The author as the history of the limits names them.
+    /// For a save of `[access]` by them now.
+    pub fn saver(&self) -> AccessSaver {
+        AccessSaver { address: self.address(), now: self.services.audit.now() }
+    }
+
     pub fn author(&self, reason: &str) -> ChangeAuthor {
         ChangeAuthor { account: self.id(), login: self.shown.clone(), reason: reason.to_owned() }
     }

@@ -25,9 +25,9 @@ use super::guard::{AdminRequest, Permitted};
 use super::limit_text::{differences, grouped};
 use crate::audit::MINUTE;
 use crate::config::{
-    BackendKind, LimitName, LimitUnit, Limits, LiveHandle, limits_toml, named_limits, span_text,
+    BackendKind, LimitName, LimitUnit, Limits, LiveSection, named_limits, read_limits, span_text,
 };
-use crate::tuning::{CurrentLimits, DocumentDraft, DocumentEdit, Instance};
+use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ChangeReason};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Flash, Layout, Moment, Problem, ServicesData, UnreadBody, WebError, WebResult};
@@ -64,12 +64,7 @@ pub async fn show(request: AdminRequest) -> WebResult {
 /// What the reader has just changed, limit by limit: its name, and the difference in words.
 async fn saved(request: &AdminRequest) -> Result<Vec<(String, String)>, WebError> {
     let Some([before, after]) = newest_of(request).await? else { return Ok(Vec::new()) };
-    let read = move |live: &LiveHandle| {
-        [before, after].map(|change| {
-            let edit = DocumentEdit::limits(DocumentDraft::Toml(&change.document)).ok()?;
-            Some(live.check(&edit.but_overridden()).ok()?.limits)
-        })
-    };
+    let read = move |_: &_| [before, after].map(|change| read_limits(&change.document));
     // The save is told even if the details are not to be had.
     let Ok([Some(before), Some(after)]) = read_draft(&request.admin, read).await else {
         return Ok(Vec::new());
@@ -224,7 +219,7 @@ struct RefusedDocument {
 pub async fn api_show(_: Permitted, services: ServicesData) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
-    let (sources, toml) = (sources(&current), limits_toml(&current.document));
+    let (sources, toml) = (sources(&current), LiveSection::Limits.text_in(&current.document));
     let CurrentLimits { version, backend, backend_down, live, refused, .. } = current;
     let body = LimitsInForce {
         version: version.clone(),

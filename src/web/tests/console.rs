@@ -12,7 +12,7 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
-use crate::tuning::{DraftError, Instance, LimitsChange};
+use crate::tuning::{DraftError, Instance, LimitsChange, LiveSection};
 use crate::web::console::attack::{AnswerLink, AttackBanner};
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
@@ -80,7 +80,8 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let rollback = |controls: Controls| RollbackPage {
         layout: Layout { mistaken: controls.is_mistaken(), ..layout("/admin/limits/history/ab") },
         change: changes().remove(1).change,
-        diff: diff(),
+        parts: vec![(LiveSection::Limits, diff()), (LiveSection::Factors, diff())],
+        chosen: Some(LiveSection::Factors),
         controls,
     };
     let current = || Controls::at("0badcafe0bad");
@@ -358,6 +359,7 @@ fn changes() -> Vec<ChangeRow> {
             document: String::new(),
             access: String::new(),
             apps: String::new(),
+            others: None,
         },
         diff: document::between("a\n", "b\n"),
         current,

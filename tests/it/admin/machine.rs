@@ -106,6 +106,18 @@ async fn a_change_by_a_program_is_in_the_history_with_who_made_its_token(store: 
     assert_eq!(saved.status, 200, "{}", saved.text);
     let history = boss.get("/api/v1/admin/limits/history").await;
     assert_eq!(history.body["changes"][0]["login"], "boss (token terraform)");
+    // What may write limits restores limits, and no section that another scope or none is for.
+    let restore = async |section: &str| {
+        let request =
+            app.client().http.post(format!("{}/api/v1/admin/limits/rollback", app.url)).bearer_auth(&token);
+        let body = json!({ "change": history.body["changes"][0]["id"], "section": section, "reason": "r" });
+        let request = request.header("if-match", saved.header("etag")).json(&body);
+        Answer::read(request.send().await.unwrap()).await
+    };
+    for section in ["access", "apps", "factors", "brand", "login", "captcha", "sms"] {
+        assert_eq!(restore(section).await.problem(), "insufficient-scope", "{section}");
+    }
+    assert_eq!(restore("limits").await.status, 200);
     let events = boss.get("/api/v1/admin/events?action=admin").await;
     let events = events.body["events"].as_array().unwrap().clone();
     let saving = events.iter().find(|event| event["name"] == "limits.save").unwrap();

@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -161,7 +162,57 @@ async fn a_save_names_what_it_replaces_and_is_for_administrators() {
     assert_eq!(user.call("/admin/limits/rollback", back).await.problem(), "forbidden");
 }
 
-on_both_stores!(what_was_in_force_is_remembered_and_comes_back,);
+on_both_stores!(
+    what_was_in_force_is_remembered_and_comes_back,
+    every_live_section_is_in_the_history_and_comes_back_alone,
+);
+
+async fn every_live_section_is_in_the_history_and_comes_back_alone(store: Store) {
+    const MORE: &str =
+        "\n[factors]\ngrace = \"2d\"\n\n[brand]\nname = \"Acme\"\n\n[captcha]\ndifficulty = \"hard\"\n";
+    let document = format!("{DOCUMENT}{MORE}");
+    let app = TestApp::with(store, &document).await;
+    let boss = app.sign_in_admin("boss").await;
+    let (version, _) = shown(&boss).await;
+    std::fs::write(app.file(), DOCUMENT).unwrap();
+    let reloaded = async {
+        while shown(&boss).await.0 == version {
+            tokio::time::sleep(Duration::from_millis(50)).await; // the file is polled by its own timer
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), reloaded).await.expect("the file is followed");
+    app.services.tuning.sync_once().await;
+    let history = boss.get(&format!("{LIMITS}/history")).await.body["changes"].clone();
+    let others = history[1]["others"].as_str().unwrap();
+    let live = "\n[sms]\ncode_ttl = \"4m\"\n";
+    assert_eq!(others, format!("{}{live}", MORE.trim_start()));
+    assert_eq!(history[0]["others"], live.trim_start());
+    let page = boss.get("/admin/limits/history").await.text;
+    assert!(page.contains("grace") && page.contains("Acme"), "what changed is shown: {page}");
+    let change = history[1]["id"].clone();
+    let page = boss.get(&format!("/admin/limits/history/{}", change.as_str().unwrap())).await.text;
+    for section in ["factors", "brand", "captcha"] {
+        assert!(page.contains(&format!("value=\"{section}\"")), "{page}");
+    }
+    let restore = async |section: &str| {
+        let (version, _) = shown(&boss).await;
+        let body = json!({ "change": change, "section": section, "reason": "it was better" });
+        let request = boss.http.post(format!("{}{LIMITS}/rollback", app.url)).json(&body);
+        Answer::read(request.header("if-match", format!("\"{version}\"")).send().await.unwrap()).await
+    };
+    assert_eq!(restore("server").await.body["errors"][0]["field"], "section");
+    for section in ["factors", "brand", "captcha"] {
+        let answer = restore(section).await;
+        assert_eq!(
+            (answer.status, &answer.body["changed"]),
+            (200, &json!(true)),
+            "{section}: {}",
+            answer.text
+        );
+    }
+    assert_eq!(text(&app), document);
+    assert_eq!(restore("limits").await.body["changed"], false);
+}
 
 async fn what_was_in_force_is_remembered_and_comes_back(store: Store) {
     let app = TestApp::with(store, DOCUMENT).await;

@@ -12,10 +12,10 @@ use url::form_urlencoded::byte_serialize;
 
 use super::{AppsPreview, ages, factors, first, grouped, tried};
 use crate::accounts::AccountSearch;
-use crate::config::{Apps, apps_toml};
-use crate::tuning::{DraftError, with_app};
+use crate::config::Apps;
+use crate::tuning::{DraftError, Edit};
 use crate::web::console::FormProblem;
-use crate::web::console::document::{APPS, Act, Controls, DraftBody, Trial, read_draft, submitted};
+use crate::web::console::document::{APPS, Act, Controls, Trial, submitted};
 use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::extract::DOCUMENT_LIMIT;
@@ -68,12 +68,8 @@ pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
         let page = fresh.clone().answered(controls, trial);
         request.visit.page(page.controls.status(), &page)
     };
-    let draft = async || {
-        let toml = apps_toml(&current.document);
-        read_draft(&request.admin, move |_| with_app(&toml, &name, table.as_deref())).await
-    };
-    let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    submitted(&posted, &APPS, controls, page, draft, attempt).await
+    let attempt = async |checked| tried(&request.admin, checked).await;
+    submitted(&posted, &APPS, controls, Edit::App(name, table), page, attempt).await
 }
 
 /// An application as it is typed: it has the keys of the document, and no value is checked.
@@ -270,7 +266,7 @@ impl AppFormPage {
             people: newest.iter().map(|row| row.account.login.as_str().to_owned()).collect(),
             controls,
             trial: Trial::None,
-            overridden: request.services.live.overridden().apps,
+            overridden: request.services.live.overridden().apps(),
         })
     }
 

@@ -10,13 +10,14 @@ use actix_web::web::Path;
 use askama::Template;
 use gatehouse_limiter::{CalendarUnit, Limit, LimitMode, MOST_RULES, Rule};
 use rust_i18n::t;
+use serde_json::{Value, json};
 
 use super::RuleSettings;
 use super::preview::{PreviewView, telling, tried};
-use crate::config::{LimitName, Limits, limits_toml};
-use crate::tuning::{CurrentLimits, PreviewProgress, with_limit};
+use crate::config::{LimitName, Limits};
+use crate::tuning::{CurrentLimits, Edit, LiveSection, PreviewProgress};
 use crate::web::console::FormProblem;
-use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, read_draft, submitted};
+use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, submitted};
 use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::console::limit_text::{about, grouped, sentences, title};
 use crate::web::form::value;
@@ -83,18 +84,15 @@ async fn submitted_form(posted: AdminForm, name: Path<String>, progress: Preview
         Act::RemoveRule(_) | Act::Try | Act::Save | Act::Delete => {}
     }
     let page = |controls, preview| respond(request, &current, limit, form.clone(), controls, preview);
-    let draft = async || {
-        let (toml, table, name) = (limits_toml(&current.document), form.toml(&name), name.to_string());
-        read_draft(&request.admin, move |_| with_limit(&toml, &name, &table)).await
-    };
-    let attempt = async |draft| tried(request, draft, stretch, progress).await;
-    submitted(&posted, &LIMITS, controls, page, draft, attempt).await
+    let edit = Edit::Limit(name.to_string(), form.json());
+    let attempt = async |checked| tried(request, checked, stretch, progress).await;
+    submitted(&posted, &LIMITS, controls, edit, page, attempt).await
 }
 
 /// `GET /admin/limits/toml`
 pub async fn show_toml(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
-    let (toml, controls) = (limits_toml(&current.document), Controls::at(&current.version));
+    let (toml, controls) = (LiveSection::Limits.text_in(&current.document), Controls::at(&current.version));
     let page = TomlDraft { part: &LIMITS, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
     Ok(request.visit.page(StatusCode::OK, &TomlPage { layout, page, preview: Trial::None }))
@@ -114,9 +112,8 @@ async fn submitted_document(posted: AdminForm<DOCUMENT_LIMIT>, progress: Preview
         let layout = page.layout(&request.visit, request.admin.login());
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
-    let attempt = async |draft| tried(request, draft, sent.controls.stretch, progress).await;
-    let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
-    submitted(&posted, &LIMITS, controls, show, draft, attempt).await
+    let attempt = async |checked| tried(request, checked, sent.controls.stretch, progress).await;
+    submitted(&posted, &LIMITS, sent.controls.clone(), sent.edit(), show, attempt).await
 }
 
 #[derive(Template)]
@@ -271,47 +268,37 @@ impl LimitForm {
         }
     }
 
-    /// The limit's table in TOML. Input that is not a number is kept as typed, so that parsing rejects it
-    /// with a reason.
-    pub fn toml(&self, name: &str) -> String {
-        let mode = if self.monitor { "mode = \"monitor\"\n" } else { "" };
-        let rules: Vec<String> = self.rows.iter().map(RuleRow::toml).collect();
-        let rules = match rules.as_slice() {
-            [] => "rules = []".to_owned(),
-            [one] => format!("rules = [{one}]"),
-            many => format!("rules = [\n    {},\n]", many.join(",\n    ")),
-        };
-        format!("[limits.{name}]\n{mode}{rules}\n")
+    /// The limit as an object. Input that is not a number is kept as typed, so that reading rejects it with a reason.
+    pub fn json(&self) -> Value {
+        let mode = if self.monitor { "monitor" } else { "enforce" };
+        json!({ "mode": mode, "rules": self.rows.iter().map(RuleRow::json).collect::<Vec<_>>() })
     }
 }
 
 impl RuleRow {
-    fn toml(&self) -> String {
-        let max = match self.max.parse::<i64>() {
-            Ok(max) => max.to_string(),
-            Err(_) => quoted(&self.max),
-        };
-        let span = if self.span == "window" {
-            format!("window = {}", quoted(&self.window))
-        } else if self.zone.is_empty() {
-            format!("per = {}", quoted(&self.span))
-        } else {
-            format!("per = {}, timezone = {}", quoted(&self.span), quoted(&self.zone))
-        };
-        format!("{{ max = {max}, {span}, then = {} }}", quoted(&self.then))
+    fn json(&self) -> Value {
+        let mut rule = json!({ "max": self.max, "then": self.then });
+        if let Ok(max) = self.max.parse::<i64>() {
+            rule["max"] = max.into();
+        }
+        match (self.span.as_str(), self.zone.as_str()) {
+            ("window", _) => rule["window"] = self.window.as_str().into(),
+            (unit, zone) => {
+                rule["per"] = unit.into();
+                if !zone.is_empty() {
+                    rule["timezone"] = zone.into();
+                }
+            }
+        }
+        rule
     }
-}
-
-/// Writes a TOML string.
-fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tuning::Draft;
     use gatehouse_limiter::RuleAction;
-    use std::path::Path;
     use std::time::Duration;
 
     fn pairs(text: &str) -> Vec<(String, String)> {
@@ -323,11 +310,12 @@ mod tests {
         let text = r#"[limits.login-account]
             mode = "monitor"
             rules = [{ max = 3, window = "90s", then = "captcha" }, { max = 9, per = "month", timezone = "Asia/Shanghai" }]"#;
-        let read =
-            |toml: &str| crate::config::parse(Path::new("t.toml"), toml, &[]).unwrap().live.limits.clone();
-        let limit = read(text).login_account;
-        let again = read(&LimitForm::from(&limit).toml("login-account")).login_account;
-        assert_eq!(again, limit);
+        let source = crate::config::ConfigSource::optional(std::path::Path::new("none"), Vec::new());
+        let live = source.load().unwrap().live;
+        let check = |edit: Edit| live.check(&edit).unwrap().live().limits.login_account.clone();
+        let limit = check(Edit::Section(LiveSection::Limits, Draft::Toml(text.to_owned())));
+        let form = LimitForm::from(&limit);
+        assert_eq!(check(Edit::Limit("login-account".to_owned(), form.json())), limit);
     }
 
     #[test]
@@ -337,8 +325,7 @@ mod tests {
         ));
         assert_eq!(form.rows[0].max, "three");
         assert_eq!(form.rows.len(), 2);
-        let toml: toml::Table = form.toml("login-account").parse().unwrap();
-        let rule = &toml["limits"]["login-account"]["rules"][0];
+        let rule = &form.json()["rules"][0];
         assert_eq!(rule["max"].as_str(), Some("three"));
         assert_eq!(rule["window"].as_str(), Some("1m\", x = 1"));
     }

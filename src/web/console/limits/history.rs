@@ -1,5 +1,5 @@
-//! The history of the limits: who changed them, when and why: every earlier set of them, and the rollback to one, as
-//! pages and as calls.
+//! The history of the live sections: who changed them, when and why, and the return to an earlier one, as pages and as
+//! calls.
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Path, Query};
@@ -7,26 +7,31 @@ use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use strum::VariantArray;
+use utoipa::openapi::schema::ObjectBuilder;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::config::limits_toml;
+use crate::config::LiveTexts;
 use crate::db::DbError;
-use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
+use crate::tuning::{ChangeCursor, CurrentLimits, Edit, LimitsChange, LiveSection, SaveError, SavedEdit};
 use crate::web::console::confirm;
 use crate::web::console::document::{
-    self, Controls, DiffKind, DiffLine, DocumentSaved, Precondition, all_mistakes, checked_reason, if_match,
-    record_save, save_response,
+    self, Controls, DiffKind, DiffLine, DocumentSaved, Precondition, check, checked_reason, if_match,
+    record_save, save_response, save_unrecorded,
 };
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::console::{FormProblem, read_cursor, read_filter};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::describe::ChangeReason;
+use crate::web::http::describe::{self, ChangeReason};
 use crate::web::http::{
     ErrorKind, ErrorPage, Flash, Layout, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
+use crate::web::second_step::refuse_while_upgrading;
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;
+/// What is restored if no other section is named.
+const LIMITS: LiveSection = LiveSection::Limits;
 
 /// `GET /admin/limits/history`
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
@@ -49,12 +54,12 @@ pub async fn changes(
 ) -> Result<(Vec<ChangeRow>, Option<ChangeCursor>), DbError> {
     let first = before.is_none();
     let (found, earlier, next) = read(services, before, limit).await?;
-    let before_it = found.iter().skip(1).chain(&earlier).map(whole).chain([String::new()]);
-    let diffs: Vec<_> = found
-        .iter()
-        .zip(before_it)
-        .map(|(change, earlier)| document::between(&earlier, &whole(change)))
-        .collect();
+    let before_it = found.iter().skip(1).chain(&earlier).map(Some).chain([None]);
+    let diff = |(change, earlier): (_, Option<&LimitsChange>)| match earlier {
+        Some(earlier) => document::between(&whole(earlier, change), &whole(change, earlier)),
+        None => document::between("", &whole(change, change)),
+    };
+    let diffs: Vec<_> = found.iter().zip(before_it).map(diff).collect();
     let row = |(index, (change, diff)): (usize, (LimitsChange, Vec<DiffLine>))| {
         let current = first && index == 0 && change.version == current.version;
         ChangeRow { change, diff, current }
@@ -81,10 +86,12 @@ pub async fn newest_of(request: &AdminRequest) -> Result<Option<[LimitsChange; 2
     Ok(own.map(|pair| [pair[1].clone(), pair[0].clone()]))
 }
 
-fn whole(change: &LimitsChange) -> String {
-    let parts = [&change.access, &change.apps, &change.document];
-    let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    parts.join("\n")
+/// Everything of a change that was also recorded of the `other`.
+fn whole(change: &LimitsChange, other: &LimitsChange) -> String {
+    let others = change.others.as_ref().filter(|_| other.others.is_some());
+    let parts = [Some(&change.access), Some(&change.apps), Some(&change.document), others];
+    let parts = parts.into_iter().flatten().map(String::as_str).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n")
 }
 
 /// `GET /admin/limits/history/{change}`: shows what a rollback would change, before it is done.
@@ -96,9 +103,15 @@ async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage,
     let tuning = &request.services.tuning;
     let current = tuning.current();
     let change = tuning.change(id).await?.ok_or_else(|| nothing(request))?;
+    let (then, now) = (change.texts(), LiveTexts::read(&current.document, current.live.access.settings()));
+    let part = |section: &LiveSection| {
+        let (now, then) = (now.section(*section)?, then.section(*section)?);
+        (now != then).then(|| (*section, document::between(&now, &then)))
+    };
     Ok(RollbackPage {
         layout: request.layout(format!("{HERE}/{}", change.id)),
-        diff: document::between(&limits_toml(&current.document), &change.document),
+        parts: LiveSection::VARIANTS.iter().filter_map(part).collect(),
+        chosen: None,
         change,
         controls: Controls::at(&current.version),
     })
@@ -108,20 +121,49 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
     ErrorPage::new(request.layout(HERE), ErrorKind::NotFound).respond(&request.visit)
 }
 
-/// Saves the limits of an earlier change again, and records that.
-async fn roll_back(admin: &Admin, change: &str, seen: &str, reason: &str) -> Result<SavedDraft, SaveError> {
-    let saved = admin.services.tuning.rollback(change, seen, admin.author(reason)).await;
-    let detail = json!({ "reason": reason, "from": seen, "change": change });
+/// Saves a section of an earlier change again, and records that. The other sections stay as they are. A token restores
+/// limits only: what may write limits may not write another section by it.
+///
+/// None if there is no such change.
+async fn roll_back(
+    admin: &Admin,
+    (id, section): (&str, LiveSection),
+    seen: &str,
+    reason: &str,
+) -> Result<Option<Result<SavedEdit, SaveError>>, WebError> {
+    if section != LIMITS && admin.token().is_some() {
+        return Err(Problem::InsufficientScope.into());
+    }
+    if section == LiveSection::Factors {
+        refuse_while_upgrading(&admin.services).await?;
+    }
+    let change = admin.services.tuning.change(id).await?;
+    let checked = match &change {
+        None => Err(Vec::new()),
+        Some(change) => {
+            let toml = change.texts().section(section).ok_or_else(unrecorded)?;
+            check(admin, Edit::Restored(section, toml, admin.saver())).await?
+        }
+    };
+    let saved = save_unrecorded(admin, checked, seen, reason).await;
+    let detail = json!({ "reason": reason, "from": seen, "change": id, "section": section.name() });
     record_save(admin, "limits.rollback", detail, &saved);
-    saved
+    Ok(change.map(|_| saved))
+}
+
+/// An older version of this program has written the change.
+fn unrecorded() -> Problem {
+    Problem::wrong("section", "Was not recorded of this change; limits, access and apps were.".to_owned())
 }
 
 /// `POST /admin/limits/rollback`
 pub async fn rollback(posted: AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
     let (controls, id) = (Controls::read(pairs), value(pairs, "change"));
+    let section = LiveSection::named(value(pairs, "section")).unwrap_or(LIMITS);
     let again = async |problem: FormProblem| -> WebResult {
         let mut page = rollback_page(request, id).await?;
+        page.chosen = Some(section);
         page.layout.mistaken = problem == FormProblem::ReasonMissing;
         let status = problem.status();
         (page.controls.reason, page.controls.problem) = (controls.reason.clone(), Some(problem));
@@ -134,19 +176,28 @@ pub async fn rollback(posted: AdminForm) -> WebResult {
         return again(FormProblem::ReasonMissing).await;
     }
     let act = Box::pin(async {
-        match roll_back(&request.admin, id, &controls.version, &controls.reason).await {
-            Ok(saved) => {
+        let which = (id, section);
+        match roll_back(&request.admin, which, &controls.version, &controls.reason).await? {
+            Some(Ok(saved)) => {
                 let flash = document::told(&saved, Flash::LimitsRestored);
-                Ok(request.visit.see_other("/admin/limits", Some(flash)))
+                Ok(request.visit.see_other(page_of(section), Some(flash)))
             }
-            Err(SaveError::Stale { .. }) => again(FormProblem::Stale).await,
-            Err(SaveError::Invalid(errors)) => again(FormProblem::Refused(all_mistakes(&errors))).await,
-            Err(SaveError::Backend(reason)) => again(FormProblem::Refused(reason)).await,
-            Err(SaveError::NoSuchChange) => Ok(nothing(request)),
-            Err(SaveError::Db(error)) => Err(error.into()),
+            Some(Err(error)) => again(error.into()).await,
+            None => Ok(nothing(request)),
         }
     });
     confirm::confirmed(&posted, act).await
+}
+
+/// Where a section is shown.
+const fn page_of(section: LiveSection) -> &'static str {
+    match section {
+        LiveSection::Limits => "/admin/limits",
+        LiveSection::Access => "/admin/access",
+        LiveSection::Apps => "/admin/apps",
+        LiveSection::Factors => "/admin/factors",
+        LiveSection::Brand | LiveSection::Login | LiveSection::Captcha | LiveSection::Sms => HERE,
+    }
 }
 
 pub struct ChangeRow {
@@ -172,7 +223,10 @@ pub struct HistoryPage {
 pub struct RollbackPage {
     pub layout: Layout,
     pub change: LimitsChange,
-    pub diff: Vec<DiffLine>,
+    /// The sections that differ, each with what restoring it would change.
+    pub parts: Vec<(LiveSection, Vec<DiffLine>)>,
+    /// The one that the form names already.
+    pub chosen: Option<LiveSection>,
     pub controls: Controls,
 }
 
@@ -230,11 +284,21 @@ pub async fn api_history(
 pub struct RollbackRequest {
     /// The id of a change in the history.
     change: String,
+    /// What to restore of it; the limits if it is left out.
+    #[schema(schema_with = sections)]
+    section: Option<String>,
     #[schema(value_type = ChangeReason)]
     reason: String,
 }
 
-/// Put limits of the history in force again
+fn sections() -> ObjectBuilder {
+    describe::one_of(LiveSection::VARIANTS.iter().map(|section| section.name()))
+}
+
+/// Put a section of the history in force again
+///
+/// The other sections stay as they are. Entries of `access` that have ended are left out. With a token only the limits can
+/// be restored.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/limits/rollback",
@@ -249,9 +313,12 @@ pub async fn api_rollback(
     permitted: Permitted,
     request: HttpRequest,
     back: UnreadBody<RollbackRequest>,
-) -> Result<HttpResponse, Problem> {
+) -> WebResult {
     let (admin, back) = permitted.read(back).await?;
     let seen = if_match(&request, &admin)?;
     let reason = checked_reason(&back.reason)?;
-    save_response(roll_back(&admin, &back.change, &seen, reason).await)
+    let section = read_filter(back.section.as_deref(), "section", "Not a live section.", LiveSection::named)?;
+    let saved = roll_back(&admin, (&back.change, section.unwrap_or(LIMITS)), &seen, reason).await?;
+    let saved = saved.ok_or_else(|| Problem::wrong("change", "Not in the history; use an id from there."))?;
+    Ok(save_response(saved)?)
 }

@@ -15,39 +15,29 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::LimitSettings;
-use crate::config::{Limits, LiveHandle};
 use crate::request_id;
 use crate::tuning::replay::{AttemptCounts, IncompleteReason, LimitCounts};
-use crate::tuning::{DraftError, PreviewError, PreviewProgress, PreviewReport};
+use crate::tuning::{CheckedEdit, PreviewError, PreviewProgress, PreviewReport};
 use crate::web::console::RecordSpan;
-use crate::web::console::document::{BUSY_RETRY, DraftBody, LIMITS, SentDraft, Trial, read_draft};
+use crate::web::console::document::{BUSY_RETRY, LIMITS, SentDraft, Trial};
 use crate::web::console::figures::DAY;
-use crate::web::console::guard::{Admin, AdminRequest, Permitted};
+use crate::web::console::guard::{AdminRequest, Permitted};
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Locale, Problem, UnreadBody, WebResult};
 
-/// The limits that would be in force with the draft, or all of its mistakes.
-async fn checked(admin: &Admin, body: DraftBody) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
-    let check = move |live: &LiveHandle| live.check(&(LIMITS.read)(live, body.draft())?);
-    Ok(read_draft(admin, check).await?.map(|live| live.limits))
-}
-
-/// What a draft would have done to recorded traffic, or all of its mistakes.
+/// What a draft would have done to recorded traffic.
 pub async fn tried(
     request: &AdminRequest,
-    draft: String,
+    checked: CheckedEdit,
     stretch: RecordSpan,
     progress: PreviewProgress,
-) -> Result<Result<Trial<PreviewView>, Vec<DraftError>>, Problem> {
+) -> Result<Trial<PreviewView>, Problem> {
     let AdminRequest { visit, services, admin } = request;
-    let limits = match checked(admin, DraftBody::Toml(draft)).await? {
-        Ok(limits) => limits,
-        Err(errors) => return Ok(Err(errors)),
-    };
+    let limits = checked.live().limits.clone();
     let current = services.live.snapshot();
     let differs = |name: &String| current.limits.get(name) != limits.get(name);
-    Ok(Ok(match services.tuning.preview(&admin.reader(), limits.clone(), stretch.length, progress).await {
+    Ok(match services.tuning.preview(&admin.reader(), limits.clone(), stretch.length, progress).await {
         Ok(report) => {
             let untried = report.not_replayed.iter().any(differs);
             Trial::Done(view(report, stretch, untried, visit.locale))
@@ -55,7 +45,7 @@ pub async fn tried(
         Err(PreviewError::Busy) => Trial::BUSY,
         Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
         Err(PreviewError::Db(error)) => return Err(error.into()),
-    }))
+    })
 }
 
 /// How often it is told how far a preview is.
@@ -238,10 +228,10 @@ pub async fn api_preview(
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let (admin, PreviewRequest { limits: json, toml, span }) = permitted.read(wanted).await?;
-    let body = SentDraft { part: &LIMITS, json, toml }.body()?;
+    let checked = SentDraft { part: &LIMITS, json, toml }.check(&admin).await?;
     let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = checked(&admin, body).await?.map_err(Problem::invalid_draft)?;
+    let limits = checked.map_err(Problem::invalid_draft)?.live().limits.clone();
     match admin.services.tuning.preview(&admin.reader(), limits, span, PreviewProgress::default()).await {
         Ok(report) => Ok(HttpResponse::Ok().json(report)),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
