@@ -240,15 +240,12 @@ impl Tuning {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
-        let changes = self.history(None, LOOKED_AT).await?;
+        let changes = self.access_history(LOOKED_AT).await?;
         let mut origins = vec![None; lines.len()];
         let mut followed: Vec<usize> = (0..lines.len()).collect();
-        for change in &changes {
-            let had: HashSet<&str> =
-                change.access.lines().map(|line| line.trim().trim_end_matches(',')).collect();
+        for (access, origin) in &changes {
+            let had: HashSet<&str> = access.lines().map(|line| line.trim().trim_end_matches(',')).collect();
             followed.retain(|&index| had.contains(lines[index].as_str()));
-            let LimitsChange { at, login, reason, .. } = change;
-            let origin = AccessOrigin { at: *at, login: login.clone(), reason: reason.clone() };
             followed.iter().for_each(|&index| origins[index] = Some(origin.clone()));
         }
         Ok(origins)

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
+use strum::VariantArray;
 use toml_edit::DocumentMut;
 use url::Url;
 
@@ -90,6 +91,7 @@ fn unix_lines(text: &str) -> String {
 
 /// What an edit is read beside.
 pub(super) struct EditBase<'a> {
+    pub source: &'a ConfigSource,
     pub document: &'a str,
     pub access: &'a AccessSettings,
     /// Our own URL, whose host no application can have.
@@ -98,7 +100,7 @@ pub(super) struct EditBase<'a> {
 
 /// A valid edit. It may still conflict with the document that it is written into.
 #[derive(Debug, Clone)]
-pub(super) struct ReadEdit {
+struct ReadEdit {
     section: LiveSection,
     /// The only limit that it is about.
     only: Option<String>,
@@ -106,7 +108,7 @@ pub(super) struct ReadEdit {
     draft: Box<LiveSettings>,
     /// A draft of `[access]` without what has ended.
     kept: Option<Box<LiveSettings>>,
-    /// Empty for limits and `[access]` in JSON, which are written by what they mean.
+    /// Empty for `[access]`, and for limits in JSON, which are written by what they mean.
     toml: DocumentMut,
     /// JSON has no comments: of such a draft only the differences are written.
     from_json: bool,
@@ -127,25 +129,58 @@ pub(super) struct Candidate {
     pub config: Config,
 }
 
-impl Candidate {
-    pub fn texts(&self) -> LiveTexts {
-        LiveTexts::of(&self.document, self.config.live.access.settings())
-    }
-}
-
-/// An edit in the document in force: checked as a whole, and not saved yet.
+/// An edit in a document: checked as a whole, and not saved yet.
 #[derive(Debug, Clone)]
 pub struct CheckedEdit {
-    pub(super) edit: ReadEdit,
+    pub(super) edit: Edit,
+    read: ReadEdit,
     /// The document that it was checked in.
-    pub(super) base: Option<Fingerprint>,
+    pub(super) base: Fingerprint,
     pub(super) candidate: Candidate,
 }
 
 impl CheckedEdit {
+    pub(super) fn new(edit: Edit, base: &EditBase<'_>) -> Result<Self, SaveError> {
+        let read = ReadEdit::read(&edit, base).map_err(SaveError::Invalid)?;
+        let candidate = read.put_into(base.source, base.document)?;
+        Ok(Self { edit, read, base: Fingerprint::of(base.document.as_bytes()), candidate })
+    }
+
     /// What would be in force.
     pub const fn live(&self) -> &LiveSettings {
         &self.candidate.config.live
+    }
+
+    /// Whether anything that the edit is about differs in both.
+    pub fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
+        !self.read.all_same(before, now, &|_| false)
+    }
+
+    /// The live sections with the edit.
+    pub fn texts(&self) -> LiveTexts {
+        LiveTexts::of(&self.candidate.document, self.live().access.settings())
+    }
+
+    /// The author has not seen the current document: its version, and what the draft would change in it.
+    pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> SaveError {
+        let bytes = found.bytes().unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        let (read, section) = (&self.read, self.read.section);
+        let access = |live: &LiveSettings| live.access.settings().toml();
+        let (current, draft) = match section {
+            LiveSection::Access => {
+                let now = source.tree(&text).ok().and_then(|root| read.alone(&root));
+                (now.as_ref().map(access).unwrap_or_default(), access(self.live()))
+            }
+            _ => {
+                let merged = read.put_into(source, &text);
+                // As it was checked, if the document does not take it.
+                let document = merged.as_ref().map_or(&self.candidate.document, |merged| &merged.document);
+                (section.text_in(&text), section.toml(document))
+            }
+        };
+        let diff = line_diff(&current, &draft).unified_diff().header("in force", "draft").to_string();
+        SaveError::Stale { version: Fingerprint::of(bytes).to_string(), diff, draft }
     }
 }
 
@@ -161,23 +196,15 @@ pub struct LiveTexts {
 }
 
 impl LiveTexts {
-    /// The sections that have no text of their own.
-    const OTHERS: [LiveSection; 5] = [
-        LiveSection::Factors,
-        LiveSection::Brand,
-        LiveSection::Login,
-        LiveSection::Captcha,
-        LiveSection::Sms,
-    ];
-
     /// `access` is what the document means, since it stands there in many forms.
     pub fn read(document: &str, access: &AccessSettings) -> Self {
         Self::of(&splice::shown(document), access)
     }
 
     fn of(document: &DocumentMut, access: &AccessSettings) -> Self {
-        let others = Self::OTHERS.map(|section| section.toml(document));
-        let others: Vec<_> = others.into_iter().filter(|text| !text.is_empty()).collect();
+        let others = LiveSection::VARIANTS.iter().filter(|section| !section.has_own_text());
+        let others = others.map(|section| section.toml(document)).filter(|text| !text.is_empty());
+        let others: Vec<_> = others.collect();
         Self {
             limits: LiveSection::Limits.toml(document),
             access: access.toml(),
@@ -204,16 +231,23 @@ impl LiveSection {
     }
 
     fn toml(self, document: &DocumentMut) -> String {
-        match self.live_keys() {
-            [] => splice::section_toml(document, self.name()),
-            keys => splice::keys_toml(document, self.name(), keys),
+        match self {
+            Self::Limits | Self::Access | Self::Apps => splice::section_toml(document, self.name()),
+            Self::Factors | Self::Brand | Self::Login | Self::Captcha | Self::Sms => {
+                splice::keys_toml(document, self.name(), self.keys())
+            }
         }
+    }
+
+    /// Whether the history has a text for it alone.
+    const fn has_own_text(self) -> bool {
+        matches!(self, Self::Limits | Self::Access | Self::Apps)
     }
 }
 
 impl ReadEdit {
     /// Reads an edit and nothing else; returns all of its problems.
-    pub fn read(edit: &Edit, base: &EditBase<'_>) -> Result<Self, Vec<DraftError>> {
+    fn read(edit: &Edit, base: &EditBase<'_>) -> Result<Self, Vec<DraftError>> {
         let section = |section, draft: &Draft| Self::read_section(section, draft, base.public_url);
         match edit {
             Edit::Section(of, draft) => section(*of, draft),
@@ -250,7 +284,8 @@ impl ReadEdit {
         let (value, warnings) = section.read(root, public_url).map_err(|error| errors(section, &error))?;
         let from_json = matches!(draft, Draft::Json(_));
         let toml = match section {
-            LiveSection::Limits | LiveSection::Access if from_json => DocumentMut::new(),
+            LiveSection::Access => DocumentMut::new(),
+            LiveSection::Limits if from_json => DocumentMut::new(),
             _ => draft.toml(section.name()).map_err(|reason| vec![DraftError::at("", reason, None)])?,
         };
         Ok(Self {
@@ -291,7 +326,7 @@ impl ReadEdit {
     }
 
     /// The document with the draft in it, with comments and order kept, and what is in force with that.
-    pub fn put_into(&self, source: &ConfigSource, text: &str) -> Result<Candidate, SaveError> {
+    fn put_into(&self, source: &ConfigSource, text: &str) -> Result<Candidate, SaveError> {
         let root = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let before = self.alone(&root);
         let new: Vec<_> =
@@ -441,36 +476,6 @@ impl ReadEdit {
             }
         })
     }
-
-    pub fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
-        !self.all_same(before, now, &|_| false)
-    }
-
-    /// The author has not seen the current document: its version, and what the draft would change in it.
-    pub fn stale(&self, source: &ConfigSource, found: &BackendRead) -> SaveError {
-        let bytes = found.bytes().unwrap_or_default();
-        let text = String::from_utf8_lossy(bytes);
-        // As far as it can be told: the document may not take it.
-        let alone = || {
-            let mut document = DocumentMut::new();
-            self.write(&mut document, &self.draft, None, &|_| false).ok();
-            self.section.toml(&document)
-        };
-        let access = |live: &LiveSettings| live.access.settings().toml();
-        let (current, draft) = match self.section {
-            LiveSection::Access => {
-                let now = source.tree(&text).ok().and_then(|root| self.alone(&root));
-                let wanted = self.kept.as_ref().unwrap_or(&self.draft);
-                (now.as_ref().map(access).unwrap_or_default(), access(wanted))
-            }
-            section => {
-                let merged = self.put_into(source, &text).map(|put| section.toml(&put.document));
-                (section.text_in(&text), merged.unwrap_or_else(|_| alone()))
-            }
-        };
-        let diff = line_diff(&current, &draft).unified_diff().header("in force", "draft").to_string();
-        SaveError::Stale { version: Fingerprint::of(bytes).to_string(), diff, draft }
-    }
 }
 
 /// With fields as API and forms name them: `limits.sms-phone.rules[0]`, `deny[0].until`, `apps[0].name`.
@@ -577,11 +582,12 @@ pub enum SaveError {
 }
 
 impl SaveError {
-    pub(super) fn into_errors(self) -> Vec<DraftError> {
+    /// As mistakes of a draft that is only tried.
+    pub fn into_errors(self) -> Vec<DraftError> {
         match self {
             Self::Invalid(errors) => errors,
             Self::Backend(reason) => vec![DraftError::at("", reason, None)],
-            Self::Stale { .. } => unreachable!("only a save says which version was seen"),
+            Self::Stale { diff, .. } => vec![DraftError::at("", diff, None)],
         }
     }
 }

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::backend::{self, WatchControl};
 use super::backend_settings::BackendKind;
-use super::draft::{CheckedEdit, DraftError, Edit, EditBase, Overridden, ReadEdit, SaveError};
+use super::draft::{CheckedEdit, Edit, EditBase, Overridden, SaveError};
 use super::error::{ConfigError, ConfigProblem};
 use super::sections::Server;
 use super::settings::{LiveSettings, Settings};
@@ -161,16 +161,14 @@ impl LiveHandle {
 
     /// Writes an edit into the document in force and checks that as a whole, without saving it; or returns everything
     /// that would be wrong.
-    pub fn check(&self, edit: &Edit) -> Result<CheckedEdit, Vec<DraftError>> {
-        let in_force = self.in_force();
-        let base = EditBase {
-            document: &in_force.document,
-            access: in_force.live.access.settings(),
-            public_url: &self.0.public_url,
-        };
-        let edit = ReadEdit::read(edit, &base)?;
-        let candidate = edit.put_into(&self.0.source, base.document).map_err(SaveError::into_errors)?;
-        Ok(CheckedEdit { edit, base: in_force.fingerprint, candidate })
+    pub fn check(&self, edit: Edit) -> Result<CheckedEdit, SaveError> {
+        self.check_in(&self.in_force().document, edit)
+    }
+
+    pub(super) fn check_in(&self, document: &str, edit: Edit) -> Result<CheckedEdit, SaveError> {
+        let (live, public_url) = (self.snapshot(), &self.0.public_url);
+        let access = live.access.settings();
+        CheckedEdit::new(edit, &EditBase { source: &self.0.source, document, access, public_url })
     }
 
     /// Saves edits; `None` if no backend is watched.

@@ -14,7 +14,7 @@ use super::backend;
 use super::backend::{
     FileBackend, LOOKS, LimitsBackend, QUIET, SaveRequest, SwapResult, WatchControl, WatchMessage,
 };
-use super::draft::{Candidate, CheckedEdit, SaveError, SavedEdit};
+use super::draft::{CheckedEdit, SaveError, SavedEdit};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange};
 use super::settings::{Config, Settings};
@@ -125,9 +125,9 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
             self.follow(found, std::mem::take(&mut on_demand), None);
             self.first_read.try_send(()).ok();
             for request in saves.drain(..) {
-                let saved = self.save(&request.checked, &request.seen);
+                let SaveRequest { checked, seen, answer } = *request;
                 // The caller may be gone; what was saved stays.
-                request.answer.send(saved).ok();
+                answer.send(self.save(checked, &seen)).ok();
             }
             let first = match self.woken.recv_timeout(self.backend.poll()) {
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -238,35 +238,36 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     }
 
     /// Writes an edit into the document, and puts the document in force.
-    fn save(&mut self, checked: &CheckedEdit, seen: &str) -> Result<SavedEdit, SaveError> {
+    fn save(&mut self, checked: CheckedEdit, seen: &str) -> Result<SavedEdit, SaveError> {
         let before = self.live.in_force();
-        let (candidate, expected) = self.candidate(checked, seen)?;
-        if expected.bytes() != Some(candidate.text.as_bytes())
+        let (checked, expected) = self.current(checked, seen)?;
+        let text = &checked.candidate.text;
+        if expected.bytes() != Some(text.as_bytes())
             && let SwapResult::Overtaken(found) =
-                self.backend.swap(&expected, &candidate.text).map_err(SaveError::Backend)?
+                self.backend.swap(&expected, text).map_err(SaveError::Backend)?
         {
-            return Err(checked.edit.stale(self.live.source(), &found));
+            return Err(checked.stale(self.live.source(), &found));
         }
-        let texts = candidate.texts();
-        let written = BackendRead::Bytes(candidate.text.into_bytes());
-        if let Some(ReloadOutcome::Refused { error }) = self.follow(written, false, Some(candidate.config)) {
+        let written = BackendRead::Bytes(text.clone().into_bytes());
+        let config = checked.candidate.config.clone();
+        if let Some(ReloadOutcome::Refused { error }) = self.follow(written, false, Some(config)) {
             // This judge accepted it before it was written.
             return Err(SaveError::Backend(format!("it was written, but then refused: {error}")));
         }
         let now = self.live.in_force();
         Ok(SavedEdit {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
-            changed: checked.edit.changed(&before.live, &now.live),
-            texts,
+            changed: checked.changed(&before.live, &now.live),
+            texts: checked.texts(),
         })
     }
 
-    /// The document with the edit in it, and the document that it is based on.
-    fn candidate(
+    /// The edit in the document as the backend holds it now, which its author must have seen, and that document.
+    fn current(
         &mut self,
-        checked: &CheckedEdit,
+        mut checked: CheckedEdit,
         seen: &str,
-    ) -> Result<(Candidate, BackendRead), SaveError> {
+    ) -> Result<(CheckedEdit, BackendRead), SaveError> {
         let found = self.backend.read(self.seen.as_ref());
         let place = self.place();
         let unreadable = |reason: &str| SaveError::Backend(format!("{place} cannot be read: {reason}"));
@@ -286,17 +287,16 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         }
         let base = Fingerprint::of(bytes);
         if base.to_string() != seen {
-            return Err(checked.edit.stale(self.live.source(), &found));
+            return Err(checked.stale(self.live.source(), &found));
         }
-        let candidate = match checked.base == Some(base) {
-            true => checked.candidate.clone(),
+        if checked.base != base {
             // The author has seen it on an instance where it was in force before it was here.
-            false => checked.edit.put_into(self.live.source(), text)?,
-        };
-        if candidate.text.len() as u64 > LARGEST {
+            checked = self.live.check_in(text, checked.edit)?;
+        }
+        if checked.candidate.text.len() as u64 > LARGEST {
             return Err(SaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }
-        Ok((candidate, found))
+        Ok((checked, found))
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
 
-use super::{ChangeAuthor, Tuning, row_id, version_of};
+use super::{AccessOrigin, ChangeAuthor, Tuning, row_id, version_of};
 use crate::clock::{Micros, as_time};
 use crate::config::LiveTexts;
 use crate::db::{self, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
@@ -107,6 +107,17 @@ impl Tuning {
         })?)
     }
 
+    /// What of `[access]` the newest changes had in force, and who put them there, newest first.
+    pub(super) async fn access_history(&self, limit: u32) -> Result<Vec<(String, AccessOrigin)>, DbError> {
+        const SQL: &str =
+            "SELECT access, at, login, reason FROM limit_changes ORDER BY at DESC, id DESC LIMIT $1";
+        let rows: Vec<(String, i64, Option<String>, Option<String>)> = on_db!(&self.0.db, pool => {
+            query_as(SQL).bind(i64::from(limit)).fetch_all(pool).await
+        })?;
+        let origin = |(access, at, login, reason)| (access, AccessOrigin { at: Micros(at), login, reason });
+        Ok(rows.into_iter().map(origin).collect())
+    }
+
     /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
     /// one.
     pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
@@ -156,7 +167,7 @@ impl Tuning {
         let place = match (known_change(&mut tx, since, version).await?, author) {
             (Some((place, _)), None) => place,
             (Some((place, false)), Some(author)) => {
-                sign(&mut tx, &place.id, author).await?;
+                sign(&mut tx, &place.id, author, texts).await?;
                 place
             }
             (Some((_, true)) | None, _) => {
@@ -201,10 +212,12 @@ async fn known_change(
 }
 
 /// Another instance has recorded it before its author was known.
-async fn sign(tx: &mut Tx, id: &str, author: &ChangeAuthor) -> Result<(), DbError> {
+async fn sign(tx: &mut Tx, id: &str, author: &ChangeAuthor, texts: &LiveTexts) -> Result<(), DbError> {
+    // An older instance does not record the others.
     const SQL: &str =
-        "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";
+        "UPDATE limit_changes SET actor = $2, login = $3, reason = $4, others = COALESCE(others, $5)
+        WHERE id = $1 AND actor IS NULL";
     let ChangeAuthor { account, login, reason } = author;
-    execute!(in tx => query(SQL).bind(id).bind(account).bind(login).bind(reason))?;
+    execute!(in tx => query(SQL).bind(id).bind(account).bind(login).bind(reason).bind(&texts.others))?;
     Ok(())
 }

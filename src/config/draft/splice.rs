@@ -280,7 +280,8 @@ pub(super) fn shown(document: &str) -> DocumentMut {
     parsed(&unix_lines(document.trim_start_matches('\u{feff}'))).unwrap_or_default()
 }
 
-/// Keys of a section with their values, without comments: the rest of such a section is not live, and has secrets.
+/// Keys of a section with their values, without comments: one form, whatever it has in the document, and nothing of its
+/// other keys.
 pub(super) fn keys_toml(document: &DocumentMut, section: &str, keys: &[&str]) -> String {
     let Some(old) = document.get(section).and_then(Item::as_table_like) else { return String::new() };
     let mut table = Table::new();
@@ -309,8 +310,18 @@ pub(super) fn write_keys(
     let new = |key: &str| drafted?.get(key)?.clone().into_value().ok();
     for key in section.keys().iter().filter(|key| !stays(key)) {
         match new(key) {
-            Some(value) => set(table(document, section)?, key, value),
-            None if document.contains_key(section.name()) => drop(table(document, section)?.remove(key)),
+            Some(value) => {
+                let table = table(document, section)?;
+                match table.get_mut(key).and_then(Item::as_value_mut) {
+                    Some(old) => merge_value(old, value),
+                    None => set(table, key, value),
+                }
+            }
+            None if document.contains_key(section.name()) => {
+                if let Some(Item::Table(gone)) = table(document, section)?.remove(key) {
+                    keep_hidden(document, above(&gone).0.trim_start_matches('\n'), gone.position());
+                }
+            }
             None => {}
         }
     }

@@ -62,9 +62,8 @@ pub fn edit(document: &str, edit: &Edit, variables: &[(&str, &str)]) -> Result<S
     let (source, public_url) = (source(variables), Url::parse("https://id.example").unwrap());
     let current = source.tree(document).and_then(|root| source.read(root));
     let access = current.map(|config| config.live.access.settings().clone()).unwrap_or_default();
-    let base = EditBase { document, access: &access, public_url: &public_url };
-    let read = ReadEdit::read(edit, &base).map_err(SaveError::Invalid)?;
-    read.put_into(&source, document).map(|candidate| candidate.text)
+    let base = EditBase { source: &source, document, access: &access, public_url: &public_url };
+    CheckedEdit::new(edit.clone(), &base).map(|checked| checked.candidate.text)
 }
 
 fn as_json(document: &str) -> serde_json::Value {
@@ -429,6 +428,22 @@ fn one_limit_is_changed_and_everything_else_stays() {
     assert_eq!(field(refused.unwrap_err()).0, "limits.sms-phone");
 }
 
+#[test]
+fn what_stands_above_a_table_that_goes_and_is_not_its_own_stays() {
+    use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
+
+    let document = "[sms]\ncode_ttl = \"1m\"\n\n# [store]\n# url = \"redis://:a-secret@here\"\n\n[sms.brake]\nmin_sent = 30\n";
+    let address = ClientAddress::at("192.0.2.1".parse().unwrap(), &TrustedProxies::default());
+    let saver = AccessSaver { address, now: crate::clock::Micros(0) };
+    let old = "[sms]\ncode_ttl = \"1m\"\n".to_owned();
+    let out = edit(document, &Edit::Restored(LiveSection::Sms, old, saver), &[]).unwrap();
+    assert!(out.contains("# url = \"redis://:a-secret@here\"\n") && !out.contains("brake"), "{out}");
+    let listed = "[factors]\nrequire = [\n    \"admins\", # by law\n]\n";
+    let both = Draft::Json(json!({ "require": ["admins", "everyone"] }));
+    let out = edit(listed, &Edit::Section(LiveSection::Factors, both), &[]).unwrap();
+    assert!(out.contains("\"admins\", # by law\n"), "{out}");
+}
+
 /// Two documents that differ in each live section, and have other things around it.
 fn two(which: usize) -> String {
     let pick = |pair: [&'static str; 2]| pair[which];
@@ -495,12 +510,26 @@ fn the_history_holds_what_is_live_and_nothing_else() {
     let others = texts.others.clone().unwrap();
     assert_eq!(
         others,
-        "[factors]\n# of whom\nrequire = [\"admins\"]\n\n[brand]\nname = \"One\"\n\n[login]\nmax_consecutive_failures = 7\n\n\
+        "[factors]\nrequire = [\"admins\"]\n\n[brand]\nname = \"One\"\n\n[login]\nmax_consecutive_failures = 7\n\n\
          [captcha]\ndifficulty = \"easy\"\n\n[sms]\ncode_ttl = \"1m\"\nbrake = { min_sent = 30 }\n"
     );
     let all = [texts.limits, texts.access, texts.apps, others].concat();
     for foreign in ["secret", "server", "provider", "gateway"] {
         assert!(!all.contains(foreign), "{foreign}: {all}");
+    }
+    // In one form, whatever they have in the document, so that each is found again.
+    for (section, document) in [
+        (LiveSection::Login, "login.max_consecutive_failures = 7\n[factors]\ngrace = \"2d\"\n"),
+        (LiveSection::Login, "login = { max_consecutive_failures = 7 }\n[factors]\ngrace = \"2d\"\n"),
+        (LiveSection::Factors, "factors.grace = \"2d\"\n[login]\nmax_consecutive_failures = 7\n"),
+        (LiveSection::Sms, "sms.brake.min_sent = 30\n[brand]\nname = \"x\"\n"),
+    ] {
+        let texts = LiveTexts::read(document, &AccessSettings::default());
+        let (alone, mut root) = (texts.section(section).unwrap(), source(&[]).tree(document).unwrap());
+        let meant = source(&[]).read(source(&[]).tree(&alone).unwrap()).unwrap().live;
+        root.retain(|key, _| key == section.name());
+        assert_eq!(meant, source(&[]).read(root).unwrap().live, "{alone}");
+        assert!(!alone.is_empty());
     }
     let example = include_str!("../../../gatehouse.example.toml");
     let others = LiveTexts::read(example, &AccessSettings::default()).others.unwrap();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{read, refusal};
 use crate::config::source::BackendRead;
 use crate::config::{
-    App, AskedPath, BackendKind, ConfigSource, Draft, Edit, LiveHandle, LiveSection, PathPattern, Who,
+    App, AskedPath, BackendKind, ConfigSource, Draft, Edit, LiveHandle, LiveSection, PathPattern, SaveError,
+    Who,
 };
 
 const WIKI: &str = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\", \"notes.test:8443\"]\n\
@@ -147,7 +148,7 @@ fn no_draft_gets_the_host_that_is_ours_until_the_restart() {
     live.replace(moved.config.live, moved.fingerprint, moved.document);
     let draft = |host: &str| {
         let draft = format!("[[apps]]\nname = \"a\"\nhosts = [\"{host}\"]\n");
-        live.check(&Edit::Section(LiveSection::Apps, Draft::Toml(draft)))
+        live.check(Edit::Section(LiveSection::Apps, Draft::Toml(draft))).map_err(SaveError::into_errors)
     };
     // The second is refused by the document, which knows no line of the draft.
     for (host, line) in [("id.example", Some(3)), ("new.example", None)] {

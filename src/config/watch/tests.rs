@@ -286,8 +286,8 @@ fn a_save_parses_the_document_three_times_and_checks_it_once() {
     for (edit, bound) in edits {
         let seen = live.in_force().fingerprint.expect("a document").to_string();
         let (parsed, read) = (PARSED.get(), READ.get());
-        let checked = live.check(&edit).expect("valid");
-        assert!(watching.save(&checked, &seen).expect("saved").changed);
+        let checked = live.check(edit.clone()).expect("valid");
+        assert!(watching.save(checked, &seen).expect("saved").changed);
         let (parsed, read) = (PARSED.get() - parsed, READ.get() - read);
         assert!(parsed <= bound, "{parsed} times: {edit:?}");
         assert_eq!(read, 1, "the whole document is read once: {edit:?}");

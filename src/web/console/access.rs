@@ -171,8 +171,8 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     let draft = |current: &AccessSettings| answer.added_to(current, subject, until, &reason);
     let current = visit.settings(services).access.settings().in_force(visit.now());
     form.check(visit.locale);
-    if let Err(errors) = check(admin, Edit::Access(draft(&current), admin.saver())).await? {
-        form.refused(visit.locale, errors);
+    if let Err(error) = check(admin, Edit::Access(draft(&current), admin.saver())).await? {
+        form.refused(visit.locale, error.into_errors());
     }
     if form.has_mistakes() {
         return page(request, Some(form), None).await;

@@ -479,7 +479,7 @@ pub async fn api_preview(
 ) -> Result<HttpResponse, Problem> {
     let (admin, AppsPreviewRequest { apps, toml }) = permitted.read(wanted).await?;
     let checked = SentDraft { part: &APPS, json: apps, toml }.check(&admin).await?;
-    match tried(&admin, checked.map_err(Problem::invalid_draft)?).await? {
+    match tried(&admin, checked.map_err(|error| Problem::invalid_draft(error.into_errors()))?).await? {
         Trial::Done(tried) => Ok(HttpResponse::Ok().json(tried)),
         Trial::None | Trial::Unable { .. } => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
     }

@@ -189,7 +189,10 @@ impl DraftError {
 
 /// All of them in one line.
 pub fn all_mistakes(mistakes: &[DraftError]) -> String {
-    let told = mistakes.iter().map(|mistake| format!("{}: {}", mistake.field, mistake.message));
+    let told = mistakes.iter().map(|mistake| match mistake.field.as_str() {
+        "" => mistake.message.clone(),
+        field => format!("{field}: {}", mistake.message),
+    });
     told.collect::<Vec<_>>().join("; ")
 }
 
@@ -278,7 +281,7 @@ pub async fn submitted<T, const LIMIT: usize>(
         }
         checked => {
             let problem = (saves && controls.reason.is_empty()).then_some(FormProblem::ReasonMissing);
-            let mistakes = checked.err().unwrap_or_default();
+            let mistakes = checked.err().map(SaveError::into_errors).unwrap_or_default();
             Ok(again(Controls { problem, mistakes, ..controls }))
         }
     }
@@ -367,8 +370,8 @@ pub async fn read_draft<T: Send + 'static>(
 }
 
 /// Checks an edit in the document in force, when it is the caller's turn; or returns all of its mistakes.
-pub async fn check(admin: &Admin, edit: Edit) -> Result<Result<CheckedEdit, Vec<DraftError>>, Problem> {
-    read_draft(admin, move |live| live.check(&edit)).await
+pub async fn check(admin: &Admin, edit: Edit) -> Result<Result<CheckedEdit, SaveError>, Problem> {
+    read_draft(admin, move |live| live.check(edit)).await
 }
 
 /// A section as it was sent: one of JSON and TOML.
@@ -380,7 +383,7 @@ pub struct SentDraft {
 
 impl SentDraft {
     /// Checks it in the document in force.
-    pub async fn check(self, admin: &Admin) -> Result<Result<CheckedEdit, Vec<DraftError>>, Problem> {
+    pub async fn check(self, admin: &Admin) -> Result<Result<CheckedEdit, SaveError>, Problem> {
         let section = self.part.section;
         let key = section.name();
         let draft = match (self.json, self.toml) {
@@ -413,7 +416,7 @@ impl SentDraft {
 pub async fn save_edit(
     admin: &Admin,
     act: &str,
-    checked: Result<CheckedEdit, Vec<DraftError>>,
+    checked: Result<CheckedEdit, SaveError>,
     seen: &str,
     reason: &str,
 ) -> Result<SavedEdit, SaveError> {
@@ -425,11 +428,11 @@ pub async fn save_edit(
 /// For an act that is recorded with more.
 pub async fn save_unrecorded(
     admin: &Admin,
-    checked: Result<CheckedEdit, Vec<DraftError>>,
+    checked: Result<CheckedEdit, SaveError>,
     seen: &str,
     reason: &str,
 ) -> Result<SavedEdit, SaveError> {
-    admin.services.tuning.save(checked.map_err(SaveError::Invalid)?, seen, admin.author(reason)).await
+    admin.services.tuning.save(checked?, seen, admin.author(reason)).await
 }
 
 /// Records what somebody did, or would have done.
@@ -531,8 +534,15 @@ fn line(line: &str) -> DiffLine {
         Some(' ') => (DiffKind::Same, &line[1..]),
         _ => (DiffKind::Same, line),
     };
-    DiffLine { kind, text: text.to_owned() }
+    let mut shown: String = text.chars().take(LONGEST_LINE).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    DiffLine { kind, text: shown }
 }
+
+/// In characters. A logo is a line of up to 87,000.
+const LONGEST_LINE: usize = 2_000;
 
 #[cfg(test)]
 mod tests {

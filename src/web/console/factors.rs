@@ -52,12 +52,19 @@ pub async fn submit(posted: AdminForm) -> WebResult {
 }
 
 /// The form as it is typed: with the keys of the document, and no value is checked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct FactorRulesForm {
     require: Vec<String>,
     grace: String,
     trust_device: String,
+}
+
+/// For keys that a document leaves out.
+impl Default for FactorRulesForm {
+    fn default() -> Self {
+        Self::of(&FactorSettings::default())
+    }
 }
 
 impl FactorRulesForm {
@@ -74,7 +81,7 @@ impl FactorRulesForm {
         struct Sent {
             factors: FactorRulesForm,
         }
-        // The page of an overtaken draft sends it whole.
+        // The page of an overtaken draft sends the section.
         if let Ok(Sent { factors }) = toml::from_str(value(pairs, "toml")) {
             return factors;
         }

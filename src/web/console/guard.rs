@@ -122,7 +122,12 @@ impl Admin {
 
     /// Records that a program wanted to do this to an administrator.
     pub fn overreached(&self, act: &str) -> Problem {
-        self.failed("access", &json!({ "act": act, "why": "administrator" }));
+        self.refused_scope(act, "administrator")
+    }
+
+    /// Records that a program wanted to do what no scope of its token is for.
+    pub fn refused_scope(&self, act: &str, why: &str) -> Problem {
+        self.failed("access", &json!({ "act": act, "why": why }));
         Problem::InsufficientScope
     }
 
@@ -164,12 +169,12 @@ impl Admin {
         self.services.audit.act(act, outcome, who, Some(detail.to_string()));
     }
 
-    /// The author as the history of the limits names them.
     /// For a save of `[access]` by them now.
     pub fn saver(&self) -> AccessSaver {
         AccessSaver { address: self.address(), now: self.services.audit.now() }
     }
 
+    /// The author as the history of the limits names them.
     pub fn author(&self, reason: &str) -> ChangeAuthor {
         ChangeAuthor { account: self.id(), login: self.shown.clone(), reason: reason.to_owned() }
     }

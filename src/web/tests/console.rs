@@ -82,6 +82,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         change: changes().remove(1).change,
         parts: vec![(LiveSection::Limits, diff()), (LiveSection::Factors, diff())],
         chosen: Some(LiveSection::Factors),
+        lacks_section: controls.problem == Some(FormProblem::Expired),
         controls,
     };
     let current = || Controls::at("0badcafe0bad");

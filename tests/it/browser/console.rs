@@ -172,7 +172,7 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
     browser.fill(&[("reason", "It was a test")]).await;
     browser.submit().await;
     let told = browser.text(".notice.good").await;
-    assert!(told.contains("login-account: 4 → 8 in 1 hour") && told.contains("earlier limits"), "{told}");
+    assert!(told.contains("login-account: 4 → 8 in 1 hour") && told.contains("earlier settings"), "{told}");
     assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
 }
 

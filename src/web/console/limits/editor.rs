@@ -312,7 +312,7 @@ mod tests {
             rules = [{ max = 3, window = "90s", then = "captcha" }, { max = 9, per = "month", timezone = "Asia/Shanghai" }]"#;
         let source = crate::config::ConfigSource::optional(std::path::Path::new("none"), Vec::new());
         let live = source.load().unwrap().live;
-        let check = |edit: Edit| live.check(&edit).unwrap().live().limits.login_account.clone();
+        let check = |edit: Edit| live.check(edit).unwrap().live().limits.login_account.clone();
         let limit = check(Edit::Section(LiveSection::Limits, Draft::Toml(text.to_owned())));
         let form = LimitForm::from(&limit);
         assert_eq!(check(Edit::Limit("login-account".to_owned(), form.json())), limit);

@@ -1,6 +1,8 @@
 //! The history of the live sections: who changed them, when and why, and the return to an earlier one, as pages and as
 //! calls.
 
+use std::sync::Arc;
+
 use actix_web::http::StatusCode;
 use actix_web::web::{Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
@@ -17,7 +19,7 @@ use crate::tuning::{ChangeCursor, CurrentLimits, Edit, LimitsChange, LiveSection
 use crate::web::console::confirm;
 use crate::web::console::document::{
     self, Controls, DiffKind, DiffLine, DocumentSaved, Precondition, check, checked_reason, if_match,
-    record_save, save_response, save_unrecorded,
+    read_draft, record_save, save_response, save_unrecorded,
 };
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::console::{FormProblem, read_cursor, read_filter};
@@ -30,8 +32,6 @@ use crate::web::second_step::refuse_while_upgrading;
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;
-/// What is restored if no other section is named.
-const LIMITS: LiveSection = LiveSection::Limits;
 
 /// `GET /admin/limits/history`
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
@@ -102,18 +102,29 @@ pub async fn ask(request: AdminRequest, change: Path<String>) -> WebResult {
 async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage, WebError> {
     let tuning = &request.services.tuning;
     let current = tuning.current();
+    let version = current.version.clone();
     let change = tuning.change(id).await?.ok_or_else(|| nothing(request))?;
-    let (then, now) = (change.texts(), LiveTexts::read(&current.document, current.live.access.settings()));
-    let part = |section: &LiveSection| {
-        let (now, then) = (now.section(*section)?, then.section(*section)?);
-        (now != then).then(|| (*section, document::between(&now, &then)))
-    };
+    let (then, live, saver) = (change.texts(), Arc::clone(&current.live), request.admin.saver());
+    let parts = read_draft(&request.admin, move |handle| {
+        let now = LiveTexts::read(&current.document, live.access.settings());
+        let part = |section: &LiveSection| {
+            let (now, then) = (now.section(*section)?, then.section(*section)?);
+            let checked = (now != then)
+                .then(|| handle.check(Edit::Restored(*section, then.clone(), saver)))?
+                .map(|checked| checked.changed(&live, checked.live()).then(|| checked.texts()));
+            // What cannot be restored is told when it is tried.
+            let then = checked.map_or(Some(then), |texts| texts?.section(*section))?;
+            Some((*section, document::between(&now, &then)))
+        };
+        LiveSection::VARIANTS.iter().filter_map(part).collect()
+    });
     Ok(RollbackPage {
         layout: request.layout(format!("{HERE}/{}", change.id)),
-        parts: LiveSection::VARIANTS.iter().filter_map(part).collect(),
+        parts: parts.await?,
         chosen: None,
+        lacks_section: false,
         change,
-        controls: Controls::at(&current.version),
+        controls: Controls::at(&version),
     })
 }
 
@@ -131,24 +142,24 @@ async fn roll_back(
     seen: &str,
     reason: &str,
 ) -> Result<Option<Result<SavedEdit, SaveError>>, WebError> {
-    if section != LIMITS && admin.token().is_some() {
-        return Err(Problem::InsufficientScope.into());
+    const ACT: &str = "limits.rollback";
+    if section != LiveSection::Limits && admin.token().is_some() {
+        return Err(admin.refused_scope(ACT, "section").into());
     }
-    if section == LiveSection::Factors {
+    let detail = json!({ "reason": reason, "from": seen, "change": id, "section": section.name() });
+    let Some(change) = admin.services.tuning.change(id).await? else {
+        record_save(admin, ACT, detail, &Err(SaveError::Invalid(Vec::new())));
+        return Ok(None);
+    };
+    let toml = change.texts().section(section).ok_or_else(unrecorded)?;
+    let checked = check(admin, Edit::Restored(section, toml, admin.saver())).await?;
+    let factors = checked.as_ref().map(|checked| &checked.live().factors);
+    if section == LiveSection::Factors && factors.is_ok_and(|factors| !factors.require.is_empty()) {
         refuse_while_upgrading(&admin.services).await?;
     }
-    let change = admin.services.tuning.change(id).await?;
-    let checked = match &change {
-        None => Err(Vec::new()),
-        Some(change) => {
-            let toml = change.texts().section(section).ok_or_else(unrecorded)?;
-            check(admin, Edit::Restored(section, toml, admin.saver())).await?
-        }
-    };
     let saved = save_unrecorded(admin, checked, seen, reason).await;
-    let detail = json!({ "reason": reason, "from": seen, "change": id, "section": section.name() });
-    record_save(admin, "limits.rollback", detail, &saved);
-    Ok(change.map(|_| saved))
+    record_save(admin, ACT, detail, &saved);
+    Ok(Some(saved))
 }
 
 /// An older version of this program has written the change.
@@ -160,11 +171,12 @@ fn unrecorded() -> Problem {
 pub async fn rollback(posted: AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
     let (controls, id) = (Controls::read(pairs), value(pairs, "change"));
-    let section = LiveSection::named(value(pairs, "section")).unwrap_or(LIMITS);
+    let section = LiveSection::named(value(pairs, "section"));
     let again = async |problem: FormProblem| -> WebResult {
         let mut page = rollback_page(request, id).await?;
-        page.chosen = Some(section);
-        page.layout.mistaken = problem == FormProblem::ReasonMissing;
+        page.chosen = section;
+        page.lacks_section = section.is_none();
+        page.layout.mistaken = page.lacks_section || problem == FormProblem::ReasonMissing;
         let status = problem.status();
         (page.controls.reason, page.controls.problem) = (controls.reason.clone(), Some(problem));
         Ok(request.visit.page(status, &page))
@@ -172,9 +184,9 @@ pub async fn rollback(posted: AdminForm) -> WebResult {
     if !posted.is_ours() {
         return again(FormProblem::Expired).await;
     }
-    if controls.reason.is_empty() {
+    let Some(section) = section.filter(|_| !controls.reason.is_empty()) else {
         return again(FormProblem::ReasonMissing).await;
-    }
+    };
     let act = Box::pin(async {
         let which = (id, section);
         match roll_back(&request.admin, which, &controls.version, &controls.reason).await? {
@@ -217,7 +229,7 @@ pub struct HistoryPage {
     pub later: bool,
 }
 
-/// Asks for a reason before a rollback to an earlier set.
+/// Asks which section to restore, and why.
 #[derive(Template)]
 #[template(path = "pages/admin/rollback.html")]
 pub struct RollbackPage {
@@ -227,7 +239,17 @@ pub struct RollbackPage {
     pub parts: Vec<(LiveSection, Vec<DiffLine>)>,
     /// The one that the form names already.
     pub chosen: Option<LiveSection>,
+    /// It was sent without one.
+    pub lacks_section: bool,
     pub controls: Controls,
+}
+
+impl RollbackPage {
+    /// The only one to choose, unless another was chosen that does not differ any more.
+    fn only(&self) -> Option<LiveSection> {
+        let [(only, _)] = self.parts.as_slice() else { return None };
+        Some(*only).filter(|only| self.chosen.is_none_or(|chosen| chosen == *only))
+    }
 }
 
 /// Changes on a page where nothing else is asked for, and at most.
@@ -256,7 +278,7 @@ struct LimitChanges {
     next: Option<String>,
 }
 
-/// All limits that were in force, newest first
+/// What was in force of everything live, newest first
 #[utoipa::path(
     get,
     path = "/api/v1/admin/limits/history",
@@ -318,7 +340,8 @@ pub async fn api_rollback(
     let seen = if_match(&request, &admin)?;
     let reason = checked_reason(&back.reason)?;
     let section = read_filter(back.section.as_deref(), "section", "Not a live section.", LiveSection::named)?;
-    let saved = roll_back(&admin, (&back.change, section.unwrap_or(LIMITS)), &seen, reason).await?;
+    let saved =
+        roll_back(&admin, (&back.change, section.unwrap_or(LiveSection::Limits)), &seen, reason).await?;
     let saved = saved.ok_or_else(|| Problem::wrong("change", "Not in the history; use an id from there."))?;
     Ok(save_response(saved)?)
 }

@@ -231,7 +231,8 @@ pub async fn api_preview(
     let checked = SentDraft { part: &LIMITS, json, toml }.check(&admin).await?;
     let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = checked.map_err(Problem::invalid_draft)?.live().limits.clone();
+    let checked = checked.map_err(|error| Problem::invalid_draft(error.into_errors()))?;
+    let limits = checked.live().limits.clone();
     match admin.services.tuning.preview(&admin.reader(), limits, span, PreviewProgress::default()).await {
         Ok(report) => Ok(HttpResponse::Ok().json(report)),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
