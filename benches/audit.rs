@@ -13,6 +13,7 @@ use gatehouse::clock::{Clock, Micros};
 use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::Db;
 use gatehouse::entropy::Entropy;
+use gatehouse::foundation::Foundation;
 use gatehouse::login::*;
 use gatehouse::secret::MasterKey;
 use gatehouse_limiter::{Limiter, MemoryStore};
@@ -62,7 +63,9 @@ async fn house() -> House {
         (tempfile::tempdir().expect("a folder"), Clock::System, MasterKey::from_bytes([1; 32]));
     let db = Db::connect(&format!("sqlite://{}/a.db", folder.path().display())).await.expect("a database");
     let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 10_000_000 };
-    let audit = Audit::new(db.clone(), clock.clone(), Entropy::Os, key.derive("audit.subject"), kept);
+    let foundation =
+        Foundation { db: db.clone(), clock: clock.clone(), entropy: Entropy::Os, secrets: key.clone() };
+    let audit = Audit::new(&foundation, kept);
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
     let hasher =
         PasswordHasher::new(HashSettings::default(), Clock::System, Entropy::Os).expect("fine settings");

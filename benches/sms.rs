@@ -14,6 +14,7 @@ use gatehouse::clock::Clock;
 use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::{Db, Tx};
 use gatehouse::entropy::Entropy;
+use gatehouse::foundation::Foundation;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
 use gatehouse::throttle::Limiter;
@@ -161,24 +162,22 @@ impl Rig {
         let limiter = support::limiter(store);
         let folder = tempfile::tempdir().expect("a folder");
         let db = runtime.block_on(database(&folder));
-        let subjects = MasterKey::from_bytes([1; 32]).derive("audit.subject");
+        let (clock, secrets) = (Clock::System, MasterKey::from_bytes([1; 32]));
+        let foundation = Foundation { db: db.clone(), clock, entropy: Entropy::Os, secrets };
         let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
-        let audit = Audit::new(db.clone(), Clock::System, Entropy::Os, subjects, kept);
-        let accounts = gatehouse::accounts::Accounts::new(db.clone(), Clock::System, Entropy::Os);
+        let audit = Audit::new(&foundation, kept);
+        let accounts = gatehouse::accounts::Accounts::new(db, Clock::System, Entropy::Os);
         let parts = CodesDeps {
-            db,
             limiter: limiter.clone(),
             gateway: Arc::new(AtOnce),
             owners: Arc::new(accounts),
-            clock: Clock::System,
-            entropy: Entropy::Os,
             audit,
             site: None,
             given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
         };
-        let codes = SmsCodes::new(parts, &MasterKey::from_bytes([1; 32]));
+        let codes = SmsCodes::new(&foundation, parts);
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;
         assert!(runtime.block_on(codes.rebuild_windows(&live)));
         Self { codes, limiter, live: Arc::new(live), _folder: Arc::new(folder) }

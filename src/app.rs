@@ -2,6 +2,7 @@
 
 mod alone;
 mod clock_steps;
+mod parts;
 mod purges;
 mod serving;
 
@@ -14,35 +15,23 @@ use actix_web::web::Data;
 use gatehouse_limiter::{Eviction, MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::accounts::{
-    Accounts, ApiTokens, AppSessions, Factors, Grants, HalfSignIns, Passkeys, Profiles, SessionChanges,
-    Sessions, SubmittedForms,
-};
-use crate::audit::{AttackWatch, Audit};
-use crate::captcha::{CaptchaService, RedisMarks};
+use self::parts::{Base, SharedParts};
+use crate::accounts::{Accounts, Factors};
+use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::config::{
-    DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
-};
-use crate::custom::{CustomLimits, TokenGate};
+use crate::config::{DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl};
 use crate::db::{ConnectError, CountedBefore, Db, DbError};
 use crate::entropy::Entropy;
-use crate::gate::Gate;
+use crate::foundation::Foundation;
 use crate::https;
-use crate::login::{
-    AttemptOutcomes, AuthPolicy, ByCode, FactorVerifier, FailureRecord, GuardedAttempts, KnownPairs,
-    LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
-};
-use crate::lookup::{self, Lookup};
-use crate::oidc::{LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
+use crate::login::LoginGuard;
+use crate::oidc::{LogoutNotices, TokenKeys};
 use crate::secret::{KeyFile, KeyFileError, MasterKey};
-use crate::sms::gateway::{self, OpenedGateway};
-use crate::sms::{self, SmsCodes};
+use crate::sms::gateway;
 use crate::throttle::{Limiter, Store};
-use crate::tuning::Tuning;
 use crate::web::http::headers::SecurityHeaders;
-use crate::web::http::{Services, TrustedProxies, WebContext};
-use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Webhooks};
+use crate::web::http::{Services, WebContext};
+use crate::webhooks::{self, Webhooks};
 
 pub use alone::wait_until_alone;
 pub use serving::RunningServer;
@@ -130,251 +119,24 @@ impl Application {
     ) -> Result<Self, StartError> {
         // redis and sqlx both use TLS through rustls; its crypto provider is selected here, once.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let TimeAndEntropy { clock, entropy } = world;
-        let db = Db::connect(&database_url(&settings.database.url)).await?;
-        let (master, given_up) = open_key(&settings, &db, &entropy).await?;
-        let audit = open_audit(&settings, &db, &clock, &entropy, &master);
-        let (store, link) = open_store(&settings.store, &clock).await?;
-        let subjects = || master.derive("throttle.subject");
-        let in_process =
-            || gatehouse_limiter::Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
-        let limiter = Limiter::new(store, subjects(), &entropy);
-        let local_fallback = in_process();
-        let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
-        let hasher = PasswordHasher::new(settings.password, clock.clone(), entropy.clone())
-            .map_err(StartError::Hash)?;
-        let failures = Arc::new(FailureRecord::new(db.clone(), clock.clone()));
-        let guard = Arc::new(LoginGuard::new(
-            limiter.clone(),
-            local_fallback.clone(),
-            failures.clone(),
-            accounts.clone(),
-            audit.clone(),
-            given_up,
-        ));
-        guard.rebuild_if_lost(&live.snapshot().limits).await;
-        let issuing = in_process();
-        let mut captchas = CaptchaService::new(
-            &master,
-            settings.captcha.provider.clone(),
-            clock.clone(),
-            &entropy,
-            issuing.clone(),
-            in_process(),
-        );
-        if let Some(link) = &link {
-            captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
-        }
-        let shared = || link.clone().map(|link| (link, REDIS_PREFIX.to_owned()));
-        let outcomes = AttemptOutcomes::new(clock.clone(), shared());
-        let attempts =
-            GuardedAttempts::new(Arc::clone(&guard), outcomes, &master, clock.clone(), entropy.clone());
-        let asks = OpenAttemptStore::new(clock.clone(), shared());
-        let pairs = KnownPairs::new(db.clone(), clock.clone());
-        let policy = AuthPolicy::new(attempts.clone(), asks, pairs, &master);
-        let sessions = Sessions::new(
-            db.clone(),
-            clock.clone(),
-            entropy.clone(),
-            master.derive("session.token"),
-            settings.session,
-        )
-        .under(live.clone());
-        let half_sign_ins =
-            HalfSignIns::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.half"));
-        let factors = Factors::new(db.clone(), clock.clone(), entropy.clone(), &master);
-        let site = settings.passkeys.site(&settings.server.public_url);
-        let passkeys =
-            Passkeys::new(db.clone(), clock.clone(), entropy.clone(), &master, site, factors.clone());
-        warn_of_foreign(&passkeys).await;
-        let profiles = Profiles::new(db.clone(), clock.clone(), entropy.clone());
-        let has_passkeys = passkeys.site().is_some();
-        let factor_verifier = FactorVerifier::new(Arc::clone(&guard), factors, passkeys);
-        let app_sessions = AppSessions::new(
-            db.clone(),
-            clock.clone(),
-            entropy.clone(),
-            master.derive("app.session"),
-            settings.session,
-        )
-        .under(live.clone());
-        let changes = SessionChanges::new(db.clone(), clock.clone());
-        let gate = Gate::new(app_sessions, changes, clock.clone());
-        let token_keys = TokenKeys::new(
-            db.clone(),
-            clock.clone(),
-            entropy.clone(),
-            audit.clone(),
-            &master,
-            (settings.oidc, Some(live.clone())),
-        );
-        // What cannot be read now is read as soon as the database answers.
-        let _ = token_keys.load().await;
-        if live.snapshot().apps.all().iter().any(|app| app.oidc.is_some()) {
-            token_keys.want();
-        }
-        let grants = Grants::new(
-            (db.clone(), clock.clone(), entropy.clone()),
-            master.derive("oidc.token"),
-            (settings.oidc, settings.session),
-            live.clone(),
-        );
-        let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
-        let gateway_deps = gateway::GatewayDeps {
-            master: &master,
-            public_url: &settings.server.public_url,
-            timeout: settings.sms.timeout,
-            clock: clock.clone(),
-            entropy: entropy.clone(),
-        };
-        let OpenedGateway { gateway, outbox } = gateway::open(&settings.sms.gateway, gateway_deps)?;
-        let codes_deps = sms::CodesDeps {
-            db: db.clone(),
-            limiter: limiter.clone(),
-            gateway,
-            owners: Arc::new(accounts.clone()),
-            clock: clock.clone(),
-            entropy: entropy.clone(),
-            audit: audit.clone(),
-            site: settings.server.domain(),
-            given_up,
-            programs: settings.verify.clone(),
-            relays: settings.relay.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect(),
-        };
-        let codes = SmsCodes::new(codes_deps, &master);
-        // If it fails, the first request for a code tries again.
-        let _ = codes.rebuild_windows(&live.snapshot()).await;
-        let custom = CustomLimits::new(limiter.clone(), audit.clone());
-        let wrong_calls = WrongCalls::new(limiter.clone(), audit.clone());
-        let lookup = Lookup::new(lookup::LookupParts {
-            limiter: limiter.clone(),
-            local_fallback: local_fallback.clone(),
-            failures,
-            issuing,
-            accounts: accounts.clone(),
-            attempts: attempts.clone(),
-            codes: codes.clone(),
-            audit: audit.clone(),
-        });
-        let public_url = settings.server.public_url.as_str().trim_end_matches('/').to_owned();
-        let name = instance_name(&settings);
-        let tuning = Tuning::new(
-            live.clone(),
-            db.clone(),
-            clock.clone(),
-            entropy.clone(),
-            audit.clone(),
-            name.clone(),
-        );
-        let sources = NoticeSources {
-            audit: audit.clone(),
-            codes: codes.clone(),
-            tuning: tuning.clone(),
-            public_url: public_url.clone(),
-        };
-        let watched = WatchedDependencies {
-            db: db.clone(),
-            store: link.clone(),
-            instance: name,
-            clock: clock.clone(),
-            entropy: entropy.clone(),
-        };
-        let webhooks = Webhooks::open(&settings.webhooks, sources, watched)?;
-        let logouts = LogoutNotices::new(
-            (db.clone(), clock.clone(), entropy.clone()),
-            token_keys.clone(),
-            live.clone(),
-            public_url.clone(),
-        )
-        .map_err(StartError::Client)?;
-        let hooks = SignedHooks::open(&settings.relay)?;
-        let attacks = AttackWatch::new(audit.clone());
-        let alarm = attacks.alarm();
-        let parts = Arc::new(AppParts {
-            clock: clock.clone(),
-            db,
-            limiter,
-            local_fallback,
-            link,
-            live: live.clone(),
-            guard: Arc::clone(&guard),
-        });
-        let sign_in = SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone());
+        let base = Base::open(settings, live, world).await?;
+        let shared = SharedParts::open(&base).await?;
+        let parts = Arc::new(shared.app_parts(&base));
+        let webhooks = shared.webhooks(&base)?;
+        let logouts = shared.logouts(&base)?;
+        let services = shared.services(&base, Arc::<AppParts>::clone(&parts), metrics)?;
         // If it fails, the upkeep tries again.
-        let _ = sign_in.follow_imported().await;
-        let services = Services {
-            live,
-            tuning,
-            audit,
-            attacks,
-            sign_in,
-            attempts,
-            policy,
-            registration: Registration::new(
-                Arc::clone(&guard),
-                accounts.clone(),
-                hasher.clone(),
-                codes.clone(),
-            ),
-            by_code: ByCode::new(codes.clone(), guard, accounts.clone(), hasher.clone(), entropy.clone()),
-            codes,
-            outbox,
-            public_url,
-            server: settings.server.clone(),
-            accounts,
-            forms: SubmittedForms::new(sessions.clone(), half_sign_ins.clone(), master.derive("web.form")),
-            sessions,
-            half_sign_ins,
-            factor_verifier,
-            profiles,
-            gate,
-            token_keys,
-            grants,
-            refused_requests: RefusedRequests::default(),
-            wrong_calls,
-            token_gate: TokenGate::new(tokens.clone(), in_process()),
-            custom,
-            lookup,
-            tokens,
-            hooks,
-            session_lasts: settings.session.absolute,
-            captchas,
-            hasher,
-            health: Arc::<AppParts>::clone(&parts),
-            metrics,
-            metrics_from: TrustedProxies::new(settings.server.metrics_from.iter().copied()),
-        };
-        let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied())
-            .with_nat64(settings.server.nat64.iter().copied());
-        let sends_codes = settings.sms.gateway != GatewaySettings::None;
-        let edge = WebContext {
-            sends_codes,
-            passkeys: has_passkeys,
-            outbox: services.outbox.as_ref().map(|_| settings.server.bind),
-            alarm,
-            ..WebContext::new(&settings.server.public_url, trusted, &master, clock, entropy)
-        };
+        let _ = services.sign_in.follow_imported().await;
         Ok(Self {
+            edge: Data::new(base.web_context(&services)),
+            security: Data::new(SecurityHeaders::new(&base.settings.server.public_url)),
             services: Data::new(services),
-            edge: Data::new(edge),
-            security: Data::new(SecurityHeaders::new(&settings.server.public_url)),
-            settings,
+            settings: base.settings,
             parts,
             webhooks,
             logouts,
         })
     }
-}
-
-/// Passkeys work at the domain that they were made for, and at no other.
-async fn warn_of_foreign(passkeys: &Passkeys) {
-    let Ok(count @ 1..) = passkeys.count_foreign().await else { return };
-    let rp_id = passkeys.site().map_or("none", |site| &site.id);
-    tracing::warn!(
-        count,
-        rp_id,
-        "passkeys.rp_id: some passkeys are for another domain, and do not work here"
-    );
 }
 
 /// This process's name among the instances of an installation.
@@ -440,18 +202,14 @@ pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Resul
 
 /// Opens second factors, for commands that run no server.
 pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
-    let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let master = open_key_for_command(settings, &db, &world.entropy).await?;
-    Ok(Factors::new(db, world.clock.clone(), world.entropy.clone(), &master))
+    Ok(Factors::new(&open_foundation_for_command(settings, world).await?))
 }
 
 /// Opens the keys that sign tokens, for commands that run no server.
 pub async fn open_token_keys(settings: &Settings, world: &TimeAndEntropy) -> Result<TokenKeys, StartError> {
-    let TimeAndEntropy { clock, entropy } = world;
-    let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let master = open_key_for_command(settings, &db, entropy).await?;
-    let audit = open_audit(settings, &db, clock, entropy, &master);
-    Ok(TokenKeys::new(db, clock.clone(), entropy.clone(), audit, &master, (settings.oidc, None)))
+    let foundation = open_foundation_for_command(settings, world).await?;
+    let audit = Audit::new(&foundation, settings.audit.clone());
+    Ok(TokenKeys::new(&foundation, audit, (settings.oidc, None)))
 }
 
 /// What became of the key.
@@ -485,9 +243,17 @@ pub async fn replace_key(settings: &Settings, world: &TimeAndEntropy) -> Result<
 
 /// Opens the record of events, for commands that run no server.
 pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
+    Ok(Audit::new(&open_foundation_for_command(settings, world).await?, settings.audit.clone()))
+}
+
+async fn open_foundation_for_command(
+    settings: &Settings,
+    world: &TimeAndEntropy,
+) -> Result<Foundation, StartError> {
+    let TimeAndEntropy { clock, entropy } = world.clone();
     let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let master = open_key_for_command(settings, &db, &world.entropy).await?;
-    Ok(open_audit(settings, &db, &world.clock, &world.entropy, &master))
+    let secrets = open_key_for_command(settings, &db, &entropy).await?;
+    Ok(Foundation { db, clock, entropy, secrets })
 }
 
 /// The key under which the database was hashed, which the first server makes: the database takes it as its own.
@@ -530,16 +296,6 @@ async fn open_key_for_command(
         true => Ok(master),
         false => Err(other(true)),
     }
-}
-
-fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {
-    Audit::new(
-        db.clone(),
-        clock.clone(),
-        entropy.clone(),
-        master.derive("audit.subject"),
-        settings.audit.clone(),
-    )
 }
 
 fn database_url(url: &DatabaseUrl) -> String {

@@ -31,6 +31,7 @@ pub mod db;
 pub mod denied;
 mod fair_queue;
 pub mod files;
+pub mod foundation;
 pub mod gate;
 mod https;
 pub mod login;

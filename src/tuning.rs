@@ -23,6 +23,7 @@ use replay::PreviewService;
 pub use crate::config::{
     BackendKind, CheckedEdit, Draft, DraftError, Edit, LiveSection, RefusedChange, SaveError, SavedEdit,
 };
+use crate::foundation::Foundation;
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
 pub use replay::{PreviewError, PreviewProgress, PreviewReport};
@@ -74,7 +75,8 @@ pub struct ChangeAuthor {
 
 impl Tuning {
     /// `host` is this instance's name for the others: the machine and the port.
-    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
+    pub fn new(foundation: &Foundation, live: LiveHandle, audit: Audit, host: String) -> Self {
+        let Foundation { db, clock, entropy, .. } = foundation.clone();
         Self(Arc::new(TuningInner {
             instance: row_id(&entropy),
             host,

@@ -18,6 +18,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::LiveHandle;
 use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::SubKey;
 
 /// From the sign-in to the application's host is one redirect.
@@ -107,9 +108,9 @@ pub(super) use visitor_sql;
 pub struct AppTokenHash([u8; 32]);
 
 impl AppSessions {
-    /// `key` is the key for hashing tokens and codes.
-    pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
-        Self { db, clock, entropy, key, settings, live: None }
+    pub fn new(foundation: &Foundation, settings: SessionSettings) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        Self { db, clock, entropy, key: secrets.derive("app.session"), settings, live: None }
     }
 
     /// Obeys `[factors]` as it is in force.

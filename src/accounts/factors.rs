@@ -16,7 +16,8 @@ use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db};
 use crate::entropy::Entropy;
-use crate::secret::{MasterKey, SubKey, hidden_debug};
+use crate::foundation::Foundation;
+use crate::secret::{SubKey, hidden_debug};
 
 use totp::{SecretSeal, read_base32};
 pub use totp::{TotpCode, TotpSecret};
@@ -112,9 +113,10 @@ pub struct Factors {
 }
 
 impl Factors {
-    pub fn new(db: Db, clock: Clock, entropy: Entropy, master: &MasterKey) -> Self {
-        let seal = reseal::seal_of(master);
-        Self { db, clock, entropy, seal, codes: master.derive("factor.recovery") }
+    pub fn new(foundation: &Foundation) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        let seal = reseal::seal_of(&secrets);
+        Self { db, clock, entropy, seal, codes: secrets.derive("factor.recovery") }
     }
 
     pub async fn of(&self, account: AccountId) -> Result<AccountFactors, DbError> {

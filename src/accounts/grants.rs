@@ -22,6 +22,7 @@ use crate::clock::{Clock, Micros, as_time_if};
 use crate::config::{FactorSettings, LiveHandle, OidcSettings};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::SubKey;
 
 /// From the authorization to the client is one redirect, and one request of its server.
@@ -147,14 +148,13 @@ impl RefreshToken {
 }
 
 impl Grants {
-    /// `key` is the key of the hashes of codes and tokens.
     pub fn new(
-        (db, clock, entropy): (Db, Clock, Entropy),
-        key: SubKey,
+        foundation: &Foundation,
         (settings, session): (OidcSettings, SessionSettings),
         live: LiveHandle,
     ) -> Self {
-        Self { db, clock, entropy, key, settings, session, live }
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        Self { db, clock, entropy, key: secrets.derive("oidc.token"), settings, session, live }
     }
 
     pub const fn access_lasts(&self) -> Duration {

@@ -9,6 +9,7 @@ use super::{Account, DeviceId, FirstFactor, Phc, SessionToken};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::SubKey;
 
 /// How long somebody may take for the second step.
@@ -51,9 +52,9 @@ pub struct HalfSignIns {
 }
 
 impl HalfSignIns {
-    /// `key` is the key for hashing tokens.
-    pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey) -> Self {
-        Self { db, clock, entropy, key }
+    pub fn new(foundation: &Foundation) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        Self { db, clock, entropy, key: secrets.derive("session.half") }
     }
 
     /// For an account as it was when it was verified. There may be any number: none takes the place of another, so that

@@ -18,7 +18,8 @@ use super::{
 use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
-use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::foundation::Foundation;
+use crate::secret::{SigningKeys, SubKey};
 use crate::unseen::is_seen_whole;
 use crate::webauthn::{
     Assertion, Attestation, AttestationResponse, PasskeyFault, RelyingParty, StoredKey, challenge_of,
@@ -121,15 +122,9 @@ pub struct Passkeys {
 }
 
 impl Passkeys {
-    pub fn new(
-        db: Db,
-        clock: Clock,
-        entropy: Entropy,
-        master: &MasterKey,
-        site: Option<RelyingParty>,
-        factors: Factors,
-    ) -> Self {
-        Self { db, clock, entropy, keys: master.derive_signing("passkey.challenge"), site, factors }
+    pub fn new(foundation: &Foundation, site: Option<RelyingParty>, factors: Factors) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        Self { db, clock, entropy, keys: secrets.derive_signing("passkey.challenge"), site, factors }
     }
 
     pub const fn site(&self) -> Option<&RelyingParty> {

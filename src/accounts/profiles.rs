@@ -8,6 +8,7 @@ use super::{AccountChange, AccountId, session_changes};
 use crate::clock::Clock;
 use crate::db::{Db, DbError, DbLock, from_row, on_db, on_tx, text_column};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::hidden_debug;
 use crate::unseen::is_seen_whole;
 
@@ -133,7 +134,8 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    pub const fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
+    pub fn new(foundation: &Foundation) -> Self {
+        let Foundation { db, clock, entropy, .. } = foundation.clone();
         Self { db, clock, entropy }
     }
 

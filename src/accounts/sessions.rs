@@ -24,6 +24,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{FactorSettings, LiveHandle, SessionSettings};
 use crate::db::{Db, DbError, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::{SubKey, hidden_debug};
 
 pub use finished_forms::{FormAnswer, FormKey};
@@ -135,9 +136,10 @@ from_row!(FoundSession, row => FoundSession {
 });
 
 impl Sessions {
-    /// `key` is the key for hashing tokens: without it, a copy of the table opens nothing.
-    pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
-        Self { db, clock, entropy, key, settings, live: None }
+    /// Tokens are hashed under a key: without it, a copy of the table opens nothing.
+    pub fn new(foundation: &Foundation, settings: SessionSettings) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        Self { db, clock, entropy, key: secrets.derive("session.token"), settings, live: None }
     }
 
     /// Obeys `[factors]` as it is in force.

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Account, FormAnswer, FormKey, HalfSignIns, HalfToken, SessionToken, Sessions};
 use crate::db::DbError;
+use crate::foundation::Foundation;
 use crate::secret::SubKey;
 
 /// Forms that may wait for the same one before them, for one form and in all. Any more do not wait.
@@ -64,7 +65,8 @@ pub struct FormTurn {
 
 impl SubmittedForms {
     /// `key` is the key of the hashes by which forms are recognised; every instance needs the same.
-    pub fn new(sessions: Sessions, halves: HalfSignIns, key: SubKey) -> Self {
+    pub fn new(foundation: &Foundation, sessions: Sessions, halves: HalfSignIns) -> Self {
+        let key = foundation.secrets.derive("web.form");
         let turns = WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE);
         let finished = quick_cache::sync::Cache::new(REMEMBERED);
         let outlasting = Arc::new(Semaphore::new(MOST_OUTLASTING));

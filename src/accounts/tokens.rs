@@ -25,6 +25,7 @@ use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::config::{is_custom_name, nearest};
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, random_id, text_column};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::{SubKey, hidden_debug};
 
 /// The start of every token, so that one in a log or a repository is recognised.
@@ -152,8 +153,10 @@ struct LastRead {
 }
 
 impl ApiTokens {
-    /// `key` is the key for hashing tokens: without it, a copy of the table opens nothing.
-    pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey) -> Self {
+    /// Tokens are hashed under a key: without it, a copy of the table opens nothing.
+    pub fn new(foundation: &Foundation) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        let key = secrets.derive("api.token");
         Self { db, clock, entropy, key, known: Arc::default(), reads: Arc::default() }
     }
 

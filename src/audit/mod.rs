@@ -21,12 +21,13 @@ use gatehouse_limiter::Refusal;
 use metrics::Counter;
 
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError};
+use crate::db::DbError;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 use crate::stop::StopSignal;
 
 pub use crate::config::AuditSettings as Settings;
+use crate::foundation::Foundation;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};
 use episodes::EpisodeTable;
 pub use event::{
@@ -76,13 +77,13 @@ struct RowExcess {
 }
 
 impl Audit {
-    /// `key` is the key of the hashes by which subjects are found; every instance on one database needs the
-    /// same.
-    pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: Settings) -> Self {
+    /// Subjects are found by hashes under a key; every instance on one database needs the same.
+    pub fn new(foundation: &Foundation, settings: Settings) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
         Self(Arc::new(AuditInner {
             clock,
             entropy,
-            key,
+            key: secrets.derive("audit.subject"),
             settings,
             episodes: EpisodeTable::default(),
             writer: EventWriter::new(db.clone()),

@@ -7,8 +7,8 @@ use sqlx::{query, query_as};
 
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::db::{DbLock, execute, on_db};
-use crate::secret::MasterKey;
+use crate::db::{Db, DbLock, execute, on_db};
+use crate::foundation::Foundation;
 
 const NOON: Micros = Micros(1_772_366_400_000_000);
 const HERE: EventSubject<'static> = EventSubject::Address(&[4, 203, 0, 113, 77]);
@@ -23,10 +23,9 @@ struct Rig {
 
 async fn rig(database: TestDatabase) -> Rig {
     let (db, clock) = (database.open().await, Clock::manual(NOON));
-    let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
     let settings = Settings { retention: Duration::from_secs(86_400), max_rows: 10_000 };
     let recorder = PrometheusBuilder::new().build_recorder();
-    let make = || Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings);
+    let make = || Audit::new(&Foundation::keyed([1; 32], &db, &clock), settings);
     let audit = metrics::with_local_recorder(&recorder, make);
     Rig { audit, recorder, db, clock, _database: database }
 }

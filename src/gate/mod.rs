@@ -16,8 +16,9 @@ use tokio::sync::Mutex;
 use crate::accounts::{
     AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
 };
-use crate::clock::{Clock, Uptime};
+use crate::clock::Uptime;
 use crate::db::DbError;
+use crate::foundation::Foundation;
 use crate::request_id;
 
 pub use authorize::{
@@ -42,7 +43,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(sessions: AppSessions, changes: SessionChanges, clock: Clock) -> Self {
+    pub fn new(foundation: &Foundation, sessions: AppSessions) -> Self {
+        let Foundation { db, clock, .. } = foundation.clone();
+        let changes = SessionChanges::new(db, clock.clone());
         let remembered = RememberedVisitors::new(changes.clone(), clock, Uptime::begin());
         Self { sessions, remembered: Arc::new(remembered), changes, trial_turn: Arc::default() }
     }

@@ -10,7 +10,7 @@ use crate::accounts::{
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::db::{Db, on_db};
 use crate::entropy::Entropy;
-use crate::secret::MasterKey;
+use crate::foundation::Foundation;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const HOST: &str = "wiki.example";
@@ -42,9 +42,9 @@ async fn bench(database: TestDatabase) -> TwoInstances {
     let login = Username::parse("alice").unwrap();
     let account = accounts.create(&login, &Phc::stored("x".into()), Roles::default()).await.unwrap();
     let settings = SessionSettings { idle: HOUR, absolute: 24 * HOUR, confirm: HOUR };
-    let key = |purpose| MasterKey::from_bytes([7; 32]).derive(purpose);
-    let sessions = Sessions::new(db.clone(), clock.clone(), Entropy::Os, key("session"), settings);
-    let app_sessions = AppSessions::new(db.clone(), clock.clone(), Entropy::Os, key("app"), settings);
+    let foundation = Foundation::keyed([7; 32], &db, &clock);
+    let sessions = Sessions::new(&foundation, settings);
+    let app_sessions = AppSessions::new(&foundation, settings);
     let own_token =
         sessions.begin(&account, &client(), FirstFactor::Password, None).await.unwrap().token().unwrap();
     let own = sessions.find(&own_token).await.unwrap().unwrap();
@@ -281,8 +281,8 @@ async fn what_is_too_much_to_read_is_taken_for_a_change_of_everybody(database: T
 
 async fn a_token_that_was_never_given_out_at_a_host_asks_no_database(database: TestDatabase) {
     let bench = bench(database).await;
-    let changes = SessionChanges::new(bench.of_changes.clone(), bench.clock.clone());
-    let gate = crate::gate::Gate::new(bench.app_sessions.clone(), changes, bench.clock.clone());
+    let foundation = Foundation::keyed([7; 32], &bench.of_changes, &bench.clock);
+    let gate = crate::gate::Gate::new(&foundation, bench.app_sessions.clone());
     assert!(gate.visitor(HOST, &bench.app_token).await.unwrap().is_some());
     bench.db.close().await;
     assert!(gate.visitor(HOST, &bench.app_token).await.is_err());

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use gatehouse_limiter::window::HOLD_LIFE;
-use gatehouse_limiter::{HitId, OwnedBucket, Refusal, RuleAction, StoreError};
+use gatehouse_limiter::{HitId, OwnedBucket, RedisLink, Refusal, RuleAction, StoreError};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use strum::{EnumString, IntoStaticStr};
 
-use self::ticket::{AttemptSeen, AttemptTicket, NotedRule};
+use self::ticket::{AttemptOutcomes, AttemptSeen, AttemptTicket, NotedRule};
 use super::RequestOrigin;
 use super::guard::{
     AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
@@ -26,9 +26,10 @@ use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings};
 use crate::denied::Denied;
 use crate::entropy::Entropy;
-use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::foundation::Foundation;
+use crate::secret::{SigningKeys, SubKey};
 
-pub use ticket::{AttemptOutcomes, KEPT, RecentAttempts, call};
+pub use ticket::{KEPT, RecentAttempts, call};
 
 #[derive(Clone)]
 pub struct GuardedAttempts(Arc<AttemptsParts>);
@@ -90,21 +91,16 @@ pub enum AttemptSettled {
 }
 
 impl GuardedAttempts {
-    pub fn new(
-        guard: Arc<LoginGuard>,
-        outcomes: AttemptOutcomes,
-        master: &MasterKey,
-        clock: Clock,
-        entropy: Entropy,
-    ) -> Self {
-        let devices =
-            DeviceCookies::new(master.derive_signing("guard.device"), clock.clone(), entropy.clone());
+    /// `shared` is where every instance sees the outcomes.
+    pub fn new(foundation: &Foundation, guard: Arc<LoginGuard>, shared: Option<(RedisLink, String)>) -> Self {
+        let Foundation { clock, entropy, secrets, .. } = foundation.clone();
+        let device_keys = secrets.derive_signing("guard.device");
         Self(Arc::new(AttemptsParts {
             guard,
-            outcomes,
-            tickets: master.derive_signing(ticket::PURPOSE),
-            devices,
-            subjects: master.derive("guard.subject"),
+            outcomes: AttemptOutcomes::new(clock.clone(), shared),
+            tickets: secrets.derive_signing(ticket::PURPOSE),
+            devices: DeviceCookies::new(device_keys, clock.clone(), entropy.clone()),
+            subjects: secrets.derive("guard.subject"),
             clock,
             entropy,
             in_flight: Mutex::default(),

@@ -15,6 +15,7 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::request_id;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, ProvenPhone, Purpose, SmsCode, SmsCodes};
 
@@ -66,13 +67,14 @@ impl From<DbError> for CodeRefusal {
 }
 
 impl ByCode {
-    pub const fn new(
+    pub fn new(
+        foundation: &Foundation,
         codes: SmsCodes,
         guard: Arc<LoginGuard>,
         accounts: Accounts,
         hasher: PasswordHasher,
-        entropy: Entropy,
     ) -> Self {
+        let entropy = foundation.entropy.clone();
         Self { codes, guard, accounts, hasher, entropy }
     }
 

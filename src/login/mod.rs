@@ -12,9 +12,7 @@ mod sign_in;
 mod wforce;
 
 pub use crate::config::PasswordSettings as HashSettings;
-pub use attempts::{
-    AttemptOutcome, AttemptOutcomes, AttemptSettled, GuardedAttempt, GuardedAttempts, GuardedDevice,
-};
+pub use attempts::{AttemptOutcome, AttemptSettled, GuardedAttempt, GuardedAttempts, GuardedDevice};
 pub use by_code::{ByCode, CodeEntry, CodeRefusal};
 pub use consecutive::password_enabled_counter;
 pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerifier, PasskeyOutcome};
@@ -29,4 +27,4 @@ pub use registration::{
     PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest, is_reserved,
 };
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
-pub use wforce::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};
+pub use wforce::{AuthPolicy, PolicyAttempt};

@@ -22,7 +22,8 @@ use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
 use crate::db::{Db, DbError, execute, on_db};
 use crate::denied::Denied;
-use crate::secret::{MasterKey, SubKey};
+use crate::foundation::Foundation;
+use crate::secret::SubKey;
 
 /// How long an attempt waits for others in flight. Dovecot gives up after two seconds
 /// (`auth_policy_server_timeout_msecs`), and would take that for a failure.
@@ -51,14 +52,20 @@ pub struct PolicyAttempt {
 }
 
 impl AuthPolicy {
+    /// `shared` is where every instance sees what was asked.
     pub fn new(
+        foundation: &Foundation,
         attempts: GuardedAttempts,
-        asks: OpenAttemptStore,
-        pairs: KnownPairs,
-        master: &MasterKey,
+        shared: Option<(RedisLink, String)>,
     ) -> Self {
-        let keys = master.derive("guard.policy");
-        Self { attempts, asks: Arc::new(asks), pairs: Arc::new(pairs), keys }
+        let Foundation { db, clock, secrets, .. } = foundation.clone();
+        let asks = Arc::new(OpenAttemptStore::new(clock.clone(), shared));
+        Self {
+            attempts,
+            asks,
+            pairs: Arc::new(KnownPairs::new(db, clock)),
+            keys: secrets.derive("guard.policy"),
+        }
     }
 
     /// Whether the password may be looked at.
@@ -302,7 +309,7 @@ const EXCHANGE: &str = include_str!("../../lua/exchange.lua");
 const TRIES: usize = 256;
 
 /// The store of what was asked, by a keyed hash of the attempt.
-pub struct OpenAttemptStore {
+struct OpenAttemptStore {
     here: RecentAttempts<OpenAttempts>,
     shared: Option<(RedisLink, String)>,
 }
@@ -376,7 +383,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
 const REMEMBERED: usize = 100_000;
 
-pub struct KnownPairs {
+struct KnownPairs {
     db: Db,
     clock: Clock,
     /// When each was last seen.

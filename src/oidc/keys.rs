@@ -26,6 +26,7 @@ use crate::clock::{Clock, Micros, iso};
 use crate::config::{LiveHandle, OidcClient, OidcSettings, SigningAlgorithm};
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::{MasterKey, Seal};
 
 /// How long a key is published before its first token, and after its last: longer than anybody may remember the set. It is
@@ -130,19 +131,17 @@ pub struct ResealedKeys {
 
 impl TokenKeys {
     pub fn new(
-        db: Db,
-        clock: Clock,
-        entropy: Entropy,
+        foundation: &Foundation,
         audit: Audit,
-        master: &MasterKey,
         (settings, live): (OidcSettings, Option<LiveHandle>),
     ) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
         Self(Arc::new(TokenKeysInner {
             db,
             clock,
             entropy,
             audit,
-            seal: seal_of(master),
+            seal: seal_of(&secrets),
             settings,
             live,
             keys: ArcSwap::default(),

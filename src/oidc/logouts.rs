@@ -17,6 +17,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{LiveHandle, OidcClient};
 use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::https::{self, ReceiverSilence};
 use crate::stop::StopSignal;
 
@@ -129,11 +130,12 @@ impl Receivers {
 
 impl LogoutNotices {
     pub fn new(
-        (db, clock, entropy): (Db, Clock, Entropy),
+        foundation: &Foundation,
         keys: TokenKeys,
         live: LiveHandle,
         issuer: String,
     ) -> Result<Self, String> {
+        let Foundation { db, clock, entropy, .. } = foundation.clone();
         let client = |allow_private| https::checked_client(allow_private, TIMEOUT);
         Ok(Self { db, clock, entropy, keys, live, issuer, public: client(false)?, anywhere: client(true)? })
     }

@@ -19,6 +19,7 @@ use crate::config::{AuditSettings, LiveHandle, OidcSettings, SigningAlgorithm};
 use crate::db::on_db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::MasterKey;
 
 const BOTH: [SigningAlgorithm; 2] = [SigningAlgorithm::Rs256, SigningAlgorithm::Es256];
@@ -153,17 +154,10 @@ async fn instance_with(
     (signing, live): (SigningAlgorithm, Option<LiveHandle>),
     master: [u8; 32],
 ) -> KeyKeeper {
-    let (db, entropy) = (database.open().await, Entropy::Os);
-    let master = MasterKey::from_bytes(master);
-    let audit = Audit::new(
-        db.clone(),
-        clock.clone(),
-        entropy.clone(),
-        master.derive("audit.subject"),
-        AuditSettings::default(),
-    );
+    let foundation = Foundation::keyed(master, &database.open().await, clock);
+    let audit = Audit::new(&foundation, AuditSettings::default());
     let settings = OidcSettings { signing, ..OidcSettings::default() };
-    let keys = TokenKeys::new(db, clock.clone(), entropy, audit.clone(), &master, (settings, live));
+    let keys = TokenKeys::new(&foundation, audit.clone(), (settings, live));
     KeyKeeper { keys, audit, signing }
 }
 

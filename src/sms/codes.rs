@@ -19,9 +19,10 @@ use super::{MessageId, Phone, ProgramKind, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
-use crate::db::{CountedBefore, Db, DbError, execute};
+use crate::db::{CountedBefore, DbError, execute};
 use crate::entropy::Entropy;
-use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::foundation::Foundation;
+use crate::secret::{SigningKeys, SubKey};
 use crate::throttle::Limiter;
 
 /// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
@@ -35,6 +36,8 @@ const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
 pub(super) struct CodesInner {
+    pub clock: Clock,
+    pub entropy: Entropy,
     pub deps: CodesDeps,
     pub ledger: Ledger,
     pub budgets: SmsBudgets,
@@ -59,13 +62,10 @@ pub trait PhoneOwners: Send + Sync {
 }
 
 pub struct CodesDeps {
-    pub db: Db,
     /// Over the store that every instance shares.
     pub limiter: Limiter,
     pub gateway: Arc<dyn SmsGateway>,
     pub owners: Arc<dyn PhoneOwners>,
-    pub clock: Clock,
-    pub entropy: Entropy,
     pub audit: Audit,
     /// The site's domain, to which messages bind their codes.
     pub site: Option<String>,
@@ -76,13 +76,14 @@ pub struct CodesDeps {
 }
 
 impl SmsCodes {
-    pub fn new(deps: CodesDeps, master: &MasterKey) -> Self {
-        Self::with_patience(deps, master, GATEWAY_PATIENCE)
+    pub fn new(foundation: &Foundation, deps: CodesDeps) -> Self {
+        Self::with_patience(foundation, deps, GATEWAY_PATIENCE)
     }
 
     /// With another bound on how long the gateway may take.
-    pub fn with_patience(deps: CodesDeps, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let ledger = Ledger::new(deps.db.clone(), deps.clock.clone(), deps.entropy.clone());
+    pub fn with_patience(foundation: &Foundation, deps: CodesDeps, gateway_patience: Duration) -> Self {
+        let Foundation { db, clock, entropy, secrets } = foundation.clone();
+        let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         Self(Arc::new(CodesInner {
             budgets: SmsBudgets::new(deps.limiter.clone(), ledger.clone(), deps.given_up.messages),
             ledger,
@@ -92,8 +93,10 @@ impl SmsCodes {
             limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
-            keys: master.derive_signing("code.hash"),
-            askers: master.derive("code.asker"),
+            keys: secrets.derive_signing("code.hash"),
+            askers: secrets.derive("code.asker"),
+            clock,
+            entropy,
             deps,
         }))
     }

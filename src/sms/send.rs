@@ -138,7 +138,7 @@ impl InTurn {
         let Self { mut job, held } = self;
         let codes = job.codes.clone();
         job.message.solved = solved;
-        let everyone = live.access.challenges_everyone(codes.0.deps.clock.now());
+        let everyone = live.access.challenges_everyone(codes.0.clock.now());
         let task = async move {
             let job = Arc::<SendJob>::from(job);
             let answer = job.run(everyone.map(Obstacle::EveryoneChallenged)).await?;
@@ -267,7 +267,7 @@ impl SendJob {
 
     /// The pause of the number's prefix, if an administrator has set one: the same for every number under it.
     fn paused(&self, live: &LiveSettings) -> Option<Obstacle> {
-        let (mut numbers, now) = (self.message.phone.numbers(), self.codes.0.deps.clock.now());
+        let (mut numbers, now) = (self.message.phone.numbers(), self.codes.0.clock.now());
         let left = numbers.find_map(|number| live.access.paused(&number, now))?;
         Some(Obstacle::Paused(left.min(LONGEST_RETRY)))
     }
@@ -341,11 +341,11 @@ impl SendJob {
             Ok(share) => share,
             Err(error) => return Ok(Break(store_out(Some(error)))),
         };
-        let id = MessageId::random(&inner.deps.entropy);
+        let id = MessageId::random(&inner.entropy);
         let (code, code_hash) = self.code(id);
         let draft =
             MessageDraft { code_hash: code_hash.as_deref(), ..self.draft(id, admitted.id, path, share) };
-        let begun = inner.deps.clock.now();
+        let begun = inner.clock.now();
         let resend_after = match self.write(&draft, generation).await? {
             Continue(resend_after) => resend_after,
             Break(unsent) => return Ok(Break(unsent)),
@@ -355,7 +355,7 @@ impl SendJob {
             self.deliver_later((id, code), share, admitted.at, slot);
             (Some(false), Duration::ZERO)
         } else {
-            (self.deliver(id, admitted.id, code).await, inner.deps.clock.now().since(begun))
+            (self.deliver(id, admitted.id, code).await, inner.clock.now().since(begun))
         };
         let receipt = |confirmed| SendReceipt {
             id: self.shown_id(id),
@@ -399,7 +399,7 @@ impl SendJob {
         if let Some(code) = &self.message.code {
             return (code.clone(), None);
         }
-        let code = SmsCode::random(&self.codes.0.deps.entropy);
+        let code = SmsCode::random(&self.codes.0.entropy);
         let hash = self.codes.code_hash(self.number, &self.message.purpose.stored(), id, &code);
         (code, Some(hash))
     }

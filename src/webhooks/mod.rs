@@ -26,6 +26,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{WebhookEvent, WebhookSettings};
 use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::https::ReceiverSilence;
 use crate::stop::{StopSender, StopSignal};
 use notices::WebhookNotice;
@@ -82,18 +83,21 @@ struct UnsavedNotice {
 }
 
 impl Webhooks {
-    /// Reads the secrets. `None` if there is no receiver.
+    /// Reads the secrets. `None` if there is no receiver. `instance` is this instance's name; in process, which is never
+    /// out, there is no `store`.
     pub fn open(
+        foundation: &Foundation,
         settings: &[WebhookSettings],
         sources: NoticeSources,
-        dependencies: WatchedDependencies,
+        (store, instance): (Option<RedisLink>, String),
     ) -> Result<Option<Self>, EndpointError> {
         let opened =
             settings.iter().enumerate().map(|(index, webhook)| WebhookEndpoint::open(index, webhook));
         let receiver = |endpoint| WebhookReceiver { endpoint, unsaved: Mutex::default() };
         let receivers = opened.map(|opened| opened.map(receiver)).collect::<Result<Vec<_>, _>>()?;
-        let WatchedDependencies { db, clock, .. } = &dependencies;
+        let Foundation { db, clock, entropy, .. } = foundation.clone();
         let table = DeliveryTable { db: db.clone(), clock: clock.clone() };
+        let dependencies = WatchedDependencies { db, store, instance, clock, entropy };
         let webhooks = Self { receivers, sources, table, dependencies };
         Ok((!webhooks.receivers.is_empty()).then_some(webhooks))
     }
@@ -407,13 +411,12 @@ pub async fn purge(db: &Db, clock: &Clock, batch: u32) -> Result<u64, DbError> {
 const LOOKS: u32 = 3;
 
 /// What is watched, and this instance's name for it.
-pub struct WatchedDependencies {
-    pub db: Db,
-    /// `None` in process, which is never out.
-    pub store: Option<RedisLink>,
-    pub instance: String,
-    pub clock: Clock,
-    pub entropy: Entropy,
+struct WatchedDependencies {
+    db: Db,
+    store: Option<RedisLink>,
+    instance: String,
+    clock: Clock,
+    entropy: Entropy,
 }
 
 /// Whether the store or the database answers, as this instance sees it.

@@ -4,7 +4,7 @@ use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::secret::MasterKey;
+use crate::foundation::Foundation;
 
 const CHEAP: &str = "$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
 const SLOW: &str = "$2b$12$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
@@ -17,8 +17,7 @@ async fn accounts(database: &TestDatabase) -> Accounts {
 }
 
 fn factors(accounts: &Accounts) -> Factors {
-    let master = MasterKey::from_bytes([1; 32]);
-    Factors::new(accounts.db.clone(), accounts.clock.clone(), accounts.entropy.clone(), &master)
+    Factors::new(&Foundation::keyed([1; 32], &accounts.db, &accounts.clock))
 }
 
 fn rows(text: &str) -> Vec<ImportRow> {
@@ -64,7 +63,7 @@ async fn all_accounts_of_a_file_are_created(database: TestDatabase) {
 
 async fn profiles_come_along(database: TestDatabase) {
     let accounts = accounts(&database).await;
-    let profiles = Profiles::new(accounts.db.clone(), accounts.clock.clone(), accounts.entropy.clone());
+    let profiles = Profiles::new(&Foundation::keyed([1; 32], &accounts.db, &accounts.clock));
     let line = |number: usize| match number % 3 {
         0 => row(&format!("user{number}"), CHEAP),
         1 => row(&format!("user{number}"), CHEAP).replace('}', r#","email":"one@example.org"}"#),

@@ -6,7 +6,7 @@ use super::*;
 use crate::accounts::{Accounts, DeviceId, PastSignIn, Phc, Roles, ShownBy, SignInClient, Username};
 use crate::db::DbLock;
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::secret::MasterKey;
+use crate::foundation::Foundation;
 use crate::sms::Phone;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -30,9 +30,8 @@ async fn bench(database: TestDatabase) -> Bench {
         let (login, phc) = (Username::parse(login).unwrap(), Phc::stored("x".into()));
         ids.push(accounts.create(&login, &phc, Roles::default()).await.unwrap().id);
     }
-    let key = MasterKey::from_bytes([7; 32]).derive("session.token");
     let settings = SessionSettings { idle: DAY, absolute: 3 * DAY, confirm: HOUR };
-    let sessions = Sessions::new(db, clock.clone(), Entropy::Os, key, settings);
+    let sessions = Sessions::new(&Foundation::keyed([7; 32], &db, &clock), settings);
     Bench { _database: database, sessions, clock, accounts, alice: ids[0], bob: ids[1] }
 }
 

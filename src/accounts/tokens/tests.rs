@@ -1,7 +1,7 @@
 use super::*;
 use crate::accounts::{Accounts, Phc, Roles, Username};
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::secret::MasterKey;
+use crate::foundation::Foundation;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -14,8 +14,7 @@ struct Bench {
 }
 
 fn tokens(db: &Db, clock: &Clock) -> ApiTokens {
-    let key = MasterKey::from_bytes([7; 32]).derive("api.token");
-    ApiTokens::new(db.clone(), clock.clone(), Entropy::Os, key)
+    ApiTokens::new(&Foundation::keyed([7; 32], db, clock))
 }
 
 async fn bench(database: TestDatabase) -> Bench {

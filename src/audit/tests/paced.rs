@@ -4,6 +4,7 @@ use strum::VariantArray;
 
 use super::*;
 use crate::audit::episodes::{PACE, Recording, recording};
+use crate::foundation::Foundation;
 
 on_both_databases!(
     whatever_is_done_at_will_is_few_rows_and_few_bytes_a_minute,
@@ -206,16 +207,10 @@ async fn the_pace_begins_anew_with_each_minute(database: TestDatabase) {
 /// Several instances write at once, and one reads meanwhile.
 async fn whoever_reads_on_from_a_number_misses_no_news(database: TestDatabase) {
     let rig = rig(database).await;
-    let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
+    let foundation = Foundation::keyed([1; 32], &rig.db, &rig.clock);
     let writers: Vec<_> = (0..6_u32)
         .map(|writer| {
-            let audit = Audit::new(
-                rig.db.clone(),
-                rig.clock.clone(),
-                Entropy::Os,
-                key.clone(),
-                rig.audit.settings().clone(),
-            );
+            let audit = Audit::new(&foundation, rig.audit.settings().clone());
             tokio::spawn(async move {
                 for number in 0..20_i64 {
                     for action in [Action::PasswordDisabled, Action::SignIn] {

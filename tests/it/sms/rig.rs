@@ -11,6 +11,7 @@ use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::Db;
 use gatehouse::denied::Denied;
 use gatehouse::entropy::Entropy;
+use gatehouse::foundation::Foundation;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
 use gatehouse::throttle::Limiter;
@@ -108,24 +109,21 @@ impl Rig {
                 gatehouse::throttle::Store::Redis(store)
             }
         };
-        let master = MasterKey::from_bytes([3; 32]);
-        let limiter = Limiter::new(store, master.derive("throttle.subject"), &Entropy::Os);
         let db = Db::connect(&self.database.url).await.unwrap();
-        let audit = audit(&db, &self.clock);
+        let foundation = foundation(&db, &self.clock);
+        let audit = audit(&foundation);
+        let limiter = Limiter::new(store, foundation.secrets.derive("throttle.subject"), &Entropy::Os);
         let parts = CodesDeps {
-            db: db.clone(),
             limiter: limiter.clone(),
             gateway: Arc::<CountingGateway>::clone(&self.gateway),
             owners: Arc::<Book>::clone(&self.owners),
-            clock: self.clock.clone(),
-            entropy: Entropy::Os,
             audit: audit.clone(),
             site: None,
             given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
         };
-        let codes = SmsCodes::with_patience(parts, &master, patience);
+        let codes = SmsCodes::with_patience(&foundation, parts, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }
     }
 
@@ -348,9 +346,13 @@ pub fn other_than(code: &SmsCode) -> SmsCode {
     SmsCode::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
 }
 
+pub fn foundation(db: &Db, clock: &Clock) -> Foundation {
+    let (db, clock, secrets) = (db.clone(), clock.clone(), MasterKey::from_bytes([3; 32]));
+    Foundation { db, clock, entropy: Entropy::Os, secrets }
+}
+
 /// A record of events that nobody writes until it is flushed.
-pub fn audit(db: &Db, clock: &Clock) -> Audit {
-    let key = MasterKey::from_bytes([3; 32]).derive("audit.subject");
+pub fn audit(foundation: &Foundation) -> Audit {
     let kept = audit::Settings { retention: 24 * HOUR, max_rows: 10_000 };
-    Audit::new(db.clone(), clock.clone(), Entropy::Os, key, kept)
+    Audit::new(foundation, kept)
 }

@@ -9,8 +9,7 @@ use crate::audit::{
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::entropy::Entropy;
-use crate::secret::MasterKey;
+use crate::foundation::Foundation;
 
 const NOON: Micros = Micros(1_772_366_400_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,9 +30,8 @@ async fn rig(database: TestDatabase) -> AttackBench {
 }
 
 fn instance(db: &Db, clock: &Clock) -> Audit {
-    let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
     let settings = Settings { retention: Duration::from_secs(30 * 86_400), max_rows: 1_000_000 };
-    Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings)
+    Audit::new(&Foundation::keyed([1; 32], db, clock), settings)
 }
 
 impl AttackBench {

@@ -15,7 +15,7 @@ use crate::config::Limits;
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::secret::MasterKey;
+use crate::foundation::Foundation;
 use crate::tuning::replay::row::ACCOUNT;
 use crate::tuning::replay::{
     IncompleteReason, PreviewBase, PreviewError, PreviewProgress, PreviewService, ReplayAction, read, replay,
@@ -25,8 +25,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn audit(db: &Db, clock: &Clock) -> Audit {
     let settings = audit::Settings { retention: 30 * DAY, max_rows: 1_000_000 };
-    let key = MasterKey::from_bytes([3; 32]).derive("test.audit");
-    Audit::new(db.clone(), clock.clone(), Entropy::seeded(9), key, settings)
+    let foundation = Foundation { entropy: Entropy::seeded(9), ..Foundation::keyed([3; 32], db, clock) };
+    Audit::new(&foundation, settings)
 }
 
 async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
