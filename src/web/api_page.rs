@@ -8,8 +8,8 @@ use actix_web::http::StatusCode;
 use askama::Template;
 use serde_json::{Map, Value};
 
-use crate::web::http::problem::Kind;
-use crate::web::http::{Layout, PageRequest, Problem, problem_kind};
+use crate::web::http::problem::{Kind, kind_named};
+use crate::web::http::{Layout, PageRequest, Problem};
 use crate::web::openapi::ApiDocument;
 
 #[derive(Template)]
@@ -110,7 +110,7 @@ fn call_view(path: &'static str, method: &str, call: &'static Value) -> CallView
     };
     let problem = |(_, answer): (_, &'static Value)| {
         entries(&answer["content"]["application/problem+json"]["examples"])
-            .filter_map(|(name, _)| problem_kind::named(name))
+            .filter_map(|(name, _)| kind_named(name))
     };
     CallView {
         id: word(&call["operationId"]),

@@ -90,7 +90,7 @@ pub async fn image(
 }
 
 fn too_many_images(later: ImageRefusal) -> Problem {
-    Problem::Throttled { limit: later.limit.into(), retry_after: later.refusal.retry_after }
+    Problem::throttled(later.limit, later.refusal.retry_after)
 }
 
 /// Another site could not show the image, but loading it would use up the images allowed for the reader's

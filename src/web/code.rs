@@ -15,7 +15,6 @@ use utoipa::openapi::schema::ObjectBuilder;
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::denied::Denied;
 use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
@@ -24,8 +23,8 @@ use crate::web::http::extract;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, Browser, CaptchaSolution, CountedAs, Field, FieldErrors, Locale,
-    Message, Next, PageRequest, Problem, SecretField, Wait, WebError, WebResult,
+    Actor, ApiRequest, Browser, CaptchaSolution, CountedAs, Field, FieldErrors, Locale, Message, Next,
+    PageRequest, Problem, SecretField, Wait, WebError, WebResult,
 };
 use crate::web::session;
 
@@ -111,7 +110,7 @@ async fn send(
     locale: Locale,
     once: Option<String>,
     challenged: bool,
-) -> Result<SendReceipt, ActionRefusal> {
+) -> Result<SendReceipt, Problem> {
     let Actor { services, live, origin, .. } = by;
     let message = RequestedMessage {
         browser: Some(browser.bytes().to_vec()),
@@ -129,8 +128,8 @@ async fn send(
     };
     match sending {
         SendOutcome::Sent(sent) => Ok(sent),
-        SendOutcome::NotSent => Err(Problem::NotSent.into()),
-        SendOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Message)),
+        SendOutcome::NotSent => Err(Problem::NotSent),
+        SendOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Message)),
     }
 }
 
@@ -263,12 +262,12 @@ pub async fn send_step(
             let step = CodeStep { second: Some(second), ..CodeStep::asking(phone.as_str()) };
             Ok((step, Notice::None))
         }
-        Err(ActionRefusal::Denied(Denied::Throttled { retry_after, .. }, _)) => {
+        Err(Problem::Throttled { retry_after, .. }) => {
             let mut step = step_of(fields, now);
             if let Some(second) = &mut step.second {
                 second.next_code = now.plus(retry_after);
             }
-            Ok((step, Notice::TooManyCodes(reply.until(retry_after))))
+            Ok((step, Notice::too_many_codes(reply.until(retry_after))))
         }
         Err(refusal) => Err(reply.refused(refusal).await),
     }
@@ -500,11 +499,6 @@ impl CodePage {
             (None, None) if self.words.one_step => Field::CurrentPassword.name(),
             (None, None) => self.step.field().name(),
         }
-    }
-
-    /// The form cannot succeed.
-    fn closed(&self) -> bool {
-        matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired | Notice::AccountDisabled)
     }
 }
 

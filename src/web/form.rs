@@ -1,5 +1,5 @@
-//! What all forms share: their fields, the page around them, the steps before every form's action, why a form is shown again,
-//! and that a form which is sent twice acts once.
+//! What all forms share: their fields, the page around them, the steps before every form's action, how it
+//! shows a refusal, and that a form which is sent twice acts once.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -22,20 +22,21 @@ use crate::accounts::{
 };
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
-use crate::denied::Denied;
 use crate::gate::ReturnUrl;
 use crate::login::SHORTEST_PASSWORD;
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::with_wait;
+use crate::web::http::problem::InForm;
 use crate::web::http::row::{Checks, HandlerArgument};
 use crate::web::http::{
-    ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
-    Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
+    Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest, Problem,
+    SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
 };
+
+pub use crate::web::http::message::Notice;
 
 /// What every page with a form has around its own fields.
 #[derive(Clone)]
@@ -129,7 +130,7 @@ impl FormReply<'_> {
         parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
     ) -> Result<T, WebError> {
         if !self.visit.admits_form(&guarded.csrf_token) {
-            return Err(self.plain(Notice::Expired).into());
+            return Err(self.refused(Problem::Csrf).await);
         }
         if guarded.captcha_refresh.is_some() {
             return Err(self.challenged(Notice::Refreshed).await.into());
@@ -161,44 +162,23 @@ impl FormReply<'_> {
     }
 
     /// What came of an action; its refusal as a page.
-    pub async fn told<T>(&self, outcome: Result<T, ActionRefusal>) -> Result<T, WebError> {
+    pub async fn told<T>(&self, outcome: Result<T, Problem>) -> Result<T, WebError> {
         match outcome {
             Ok(done) => Ok(done),
-            Err(refusal) => Err(self.refused(refusal).await),
+            Err(problem) => Err(self.refused(problem).await),
         }
     }
 
-    /// A refusal as the form again, with a challenge if one helps.
-    pub async fn refused(&self, refusal: ActionRefusal) -> WebError {
-        let page = match refusal {
-            ActionRefusal::CaptchaWrong => self.challenged(Notice::CaptchaWrong).await,
-            ActionRefusal::CaptchaBusy => self.plain(Notice::Busy(self.until(BUSY))),
-            ActionRefusal::Denied(denied, _) => self.denied(&denied).await,
-            ActionRefusal::WrongLogin { captcha_required } => {
-                self.again(Notice::Rejected, captcha_required).await
-            }
-            ActionRefusal::WrongCurrent { field, captcha_required } => {
-                let wrong = Notice::at(field, Message::CurrentPasswordWrong);
-                self.again(wrong, captcha_required).await
-            }
-            // The account page says since when the password is disabled, and what to do.
-            ActionRefusal::Problem(Problem::PasswordDisabled) => self.visit.see_other("/account", None),
-            ActionRefusal::WrongCode => self.invalid(Field::Code, Message::CodeWrong),
-            ActionRefusal::WrongFactor(Field::Passkey) | ActionRefusal::Problem(Problem::InvalidPasskey) => {
-                self.invalid(Field::Passkey, Message::PasskeyWrong)
-            }
-            ActionRefusal::WrongFactor(field) => self.invalid(field, Message::FactorWrong),
-            ActionRefusal::FactorClosed => self.invalid(Field::Code, Message::FactorClosed),
-            ActionRefusal::Problem(Problem::LoginTaken) => self.invalid(Field::Login, Message::LoginTaken),
-            ActionRefusal::Problem(Problem::PhoneTaken) => self.invalid(Field::Phone, Message::PhoneTaken),
-            ActionRefusal::Problem(Problem::NoAccount) => self.invalid(Field::Phone, Message::NoAccount),
-            ActionRefusal::Problem(Problem::PasswordRequired) => self.plain(Notice::PasswordRequired),
-            ActionRefusal::Problem(Problem::AccountDisabled) => self.plain(Notice::AccountDisabled),
-            ActionRefusal::Problem(Problem::NotSent) => self.plain(Notice::NotSent),
-            ActionRefusal::Unfit(field, unfit) => self.invalid(field, unfit.into()),
-            ActionRefusal::Problem(problem) => return problem.into(),
+    /// A refusal as its row says: most show the form again, with a challenge if one helps.
+    pub async fn refused(&self, problem: Problem) -> WebError {
+        let notice = match problem.in_form() {
+            InForm::Page => return problem.into(),
+            InForm::ErrorPage => return problem_page(self.visit, &problem).into(),
+            InForm::Redirect(path) => return self.visit.see_other(path, None).into(),
+            InForm::Notice(notice) => notice,
+            InForm::Words(words) => problem.notice(words, self.visit.now()),
         };
-        page.into()
+        self.again(notice, problem.is_challenged()).await.into()
     }
 
     pub fn plain(&self, notice: Notice) -> HttpResponse {
@@ -207,16 +187,6 @@ impl FormReply<'_> {
 
     pub fn invalid(&self, field: Field, message: Message) -> HttpResponse {
         self.plain(Notice::at(field, message))
-    }
-
-    async fn denied(&self, denied: &Denied) -> HttpResponse {
-        match denied {
-            Denied::Challenged { .. } => self.challenged(Notice::CaptchaNeeded).await,
-            Denied::Throttled { retry_after, .. } => self.plain(Notice::Throttled(self.until(*retry_after))),
-            Denied::Busy { retry_after } => self.plain(Notice::Busy(self.until(*retry_after))),
-            Denied::Unavailable { retry_after } => self.plain(Notice::NoCodes(self.until(*retry_after))),
-            Denied::AddressDenied => problem_page(self.visit, &Problem::Denied),
-        }
     }
 
     pub fn until(&self, retry_after: Duration) -> Wait {
@@ -304,93 +274,6 @@ impl NextFields {
         let state = if is_state_hash(&self.state) { self.state.clone() } else { String::new() };
         let name = to.app(&live.apps)?.name.clone();
         Some(Next::to_app(AppTarget { to, state, name }))
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Notice {
-    #[default]
-    None,
-    /// Another image was requested. Nothing was tried.
-    Refreshed,
-    /// The name or the password is wrong. The page does not say which.
-    Rejected,
-    CaptchaNeeded,
-    CaptchaWrong,
-    Throttled(Wait),
-    Busy(Wait),
-    /// No code was sent: too many were sent recently.
-    TooManyCodes(Wait),
-    /// Nothing that needs codes works at the moment.
-    NoCodes(Wait),
-    /// Somebody is signed in, but not recently enough for a part of an application.
-    SignInAgain,
-    /// The password is to be given again.
-    PasswordAgain,
-    /// The part asks for a password, and the account has none.
-    PasswordForPart,
-    /// The gateway did not accept the message. It may be tried again at once.
-    NotSent,
-    /// The account has no password, and needs one first.
-    PasswordFirst,
-    /// An administrator's account, which codes never open.
-    PasswordRequired,
-    AccountDisabled,
-    Invalid(FieldErrors),
-    /// The form was too old, or not ours.
-    Expired,
-}
-
-impl Notice {
-    pub fn at(field: Field, message: Message) -> Self {
-        Self::Invalid(FieldErrors::one(field, message))
-    }
-
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::None
-            | Self::Refreshed
-            | Self::SignInAgain
-            | Self::PasswordAgain
-            | Self::PasswordForPart => StatusCode::OK,
-            Self::Rejected => StatusCode::UNAUTHORIZED,
-            Self::CaptchaNeeded
-            | Self::CaptchaWrong
-            | Self::Expired
-            | Self::PasswordFirst
-            | Self::PasswordRequired
-            | Self::AccountDisabled => StatusCode::FORBIDDEN,
-            Self::Throttled(_) | Self::TooManyCodes(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Busy(_) | Self::NoCodes(_) | Self::NotSent => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Invalid(errors) => errors.status(),
-        }
-    }
-
-    pub const fn wait(&self) -> Option<&Wait> {
-        match self {
-            Self::Throttled(wait) | Self::Busy(wait) | Self::TooManyCodes(wait) | Self::NoCodes(wait) => {
-                Some(wait)
-            }
-            _ => None,
-        }
-    }
-
-    /// What was sent is wrong and can be corrected.
-    pub const fn is_mistake(&self) -> bool {
-        matches!(self, Self::Rejected | Self::CaptchaWrong | Self::Invalid(_))
-    }
-
-    /// Whether the password has to be given: neither a passkey nor a code would do.
-    pub const fn wants_password(&self) -> bool {
-        matches!(self, Self::PasswordAgain | Self::PasswordForPart)
-    }
-
-    pub fn errors(&self) -> FieldErrors {
-        match self {
-            Self::Invalid(errors) => errors.clone(),
-            Self::CaptchaWrong => FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong),
-            _ => FieldErrors::default(),
-        }
     }
 }
 

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use crate::web::http::assets::PublicBody;
-use crate::web::http::problem::Kind;
+use crate::web::http::problem::{Kind, kind_named};
 use crate::web::http::row::{AccessKind, Caller, DescribedCall, Origin, Row, RowFacts};
-use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, problem_kind};
+use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -324,7 +324,7 @@ fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
         .collect();
     let mut by_status = BTreeMap::<_, Vec<_>>::new();
     for name in names {
-        let kind = problem_kind::named(name).unwrap_or_else(|| panic!("{name} is no problem"));
+        let kind = kind_named(name).unwrap_or_else(|| panic!("{name} is no problem"));
         by_status.entry(kind.status.as_str().to_owned()).or_default().push(kind);
     }
     by_status
@@ -447,19 +447,18 @@ fn on_one_line(value: &mut Value) {
 
 /// One of each kind that carries more than its texts. Two of one kind: what only one carries is optional.
 fn samples() -> [Problem; 10] {
-    let captcha = CaptchaBody::Challenge(CaptchaChallenge::example());
     let (limit, retry_after) = ("login-account", Duration::from_secs(57));
     let message = "Use 15 characters or more.";
     let diff = "--- in force\n+++ draft\n@@ -1,2 +1,2 @@\n [limits.sms-phone]\n-rules = [{ max = 1, window = \"1m\" }]\n\
         +rules = [{ max = 2, window = \"1m\" }]\n";
     [
-        Problem::InvalidCredentials { captcha_required: false },
-        Problem::CaptchaRequired { captcha: captcha.clone() },
-        Problem::CaptchaInvalid { captcha },
-        Problem::Throttled { limit: limit.into(), retry_after },
+        Problem::WRONG_LOGIN,
+        Problem::CaptchaRequired { limit: limit.into(), rule: None, retry_after },
+        Problem::CaptchaInvalid,
+        Problem::throttled(limit, retry_after),
         Problem::LimitFull { limit: limit.into(), retry_after },
         Problem::Busy { retry_after: Duration::from_secs(1) },
-        Problem::BROKEN,
+        Problem::Broken,
         Problem::InvalidInput { errors: vec![InputError::new("password", message)] },
         Problem::PreconditionFailed { version: "5d1f0c2a9b3e".into(), diff: diff.into() },
         Problem::NotSaved {
@@ -471,9 +470,10 @@ fn samples() -> [Problem; 10] {
 
 /// What such a problem carries, in each of its forms.
 fn forms(kind: Kind) -> Vec<Map<String, Value>> {
-    let samples = samples();
+    let (samples, captcha) = (samples(), CaptchaBody::Challenge(CaptchaChallenge::example()));
+    let of_kind = samples.iter().filter(|sample| sample.kind() == kind);
     let mut forms: Vec<ProblemBody> =
-        samples.iter().filter(|sample| sample.kind() == kind).map(Problem::body).collect();
+        of_kind.map(|sample| sample.body(sample.offers_challenge().then_some(&captcha))).collect();
     if forms.is_empty() {
         forms.push(ProblemBody::of(kind));
     }

@@ -22,8 +22,8 @@ use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::http::extract;
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
-    PageRequest, Problem, SecretField, ServicesData, WebResult,
+    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next, PageRequest,
+    Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -64,7 +64,7 @@ async fn register(
     by: &Actor<'_>,
     (login, phone): &NewAccount,
     password: &SecretField,
-) -> Result<Box<Account>, ActionRefusal> {
+) -> Result<Box<Account>, Problem> {
     let solved = by.redeem().await?;
     let request = RegistrationRequest {
         login,
@@ -76,11 +76,11 @@ async fn register(
     };
     match by.services.registration.register(by.live, request).await? {
         RegistrationOutcome::Made(account) => Ok(account),
-        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken.into()),
-        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken.into()),
-        RegistrationOutcome::WrongCode => Err(ActionRefusal::WrongCode),
-        RegistrationOutcome::Unfit(unfit) => Err(ActionRefusal::Unfit(Field::Password, unfit)),
-        RegistrationOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Account)),
+        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken),
+        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken),
+        RegistrationOutcome::WrongCode => Err(Problem::InvalidCode),
+        RegistrationOutcome::Unfit(unfit) => Err(Problem::at(Field::Password, unfit.into())),
+        RegistrationOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Account)),
     }
 }
 
@@ -103,7 +103,13 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         let login = form.login.chars().take(256).collect();
         RegisterPage { form: page, login, step }.again(notice, captcha).respond(&visit)
     };
-    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let show = |notice: Notice, captcha| {
+        let step = match notice.errors().of(Field::Phone) {
+            Some(Message::PhoneTaken) => CodeStep::asking(""),
+            _ => step_of(&form.fields, visit.now()),
+        };
+        page(step, notice, captcha)
+    };
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     match stage(&form) {
         Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
@@ -115,19 +121,11 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         Some(CodeStage::Send | CodeStage::Entry) | None => {}
     }
     let parsed = reply.read(&form.guarded, |errors| parse(&live, &form, errors)).await?;
-    match register(&reply.actor(&form.guarded), &parsed, &form.password).await {
-        Ok(account) => {
-            let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
-            let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Password).await?;
-            // There is none if the new password was already reset. The user can sign in with the reset one.
-            Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
-        }
-        Err(ActionRefusal::Problem(Problem::PhoneTaken)) => {
-            let taken = Notice::at(Field::Phone, Message::PhoneTaken);
-            Ok(page(CodeStep::asking(""), taken, CaptchaBlock::Absent))
-        }
-        Err(refusal) => Err(reply.refused(refusal).await),
-    }
+    let account = reply.told(register(&reply.actor(&form.guarded), &parsed, &form.password).await).await?;
+    let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
+    let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Password).await?;
+    // There is none if the new password was already reset. The user can sign in with the reset one.
+    Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
 }
 
 /// The stage of the code; None if no number is given.

@@ -25,8 +25,8 @@ use crate::web::http::describe::{self, ATTEMPT, CurrentPassword};
 use crate::web::http::locale::span_in_words;
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
-    PageRequest, Problem, SecretField, Services, ServicesData, WebError, WebResult,
+    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next, PageRequest,
+    Problem, SecretField, Services, ServicesData, WebError, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{SECOND_STEP, UserBody, begin};
@@ -109,17 +109,22 @@ fn parse_guess(
 }
 
 /// The factor, if the guess was right.
-async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, ActionRefusal> {
+async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, Problem> {
     let solved = by.redeem().await?;
-    let field = if let FactorGuess::Passkey(..) = guess { Field::Passkey } else { Field::Code };
+    let (field, message) = match guess {
+        FactorGuess::Passkey(..) => (Field::Passkey, Message::PasskeyWrong),
+        _ => (Field::Code, Message::FactorWrong),
+    };
     let (account, browser) = (account.clone(), by.browser().copied());
     let (origin, devices) = (by.origin.clone(), by.known().clone());
     let request = FactorRequest { account, guess, browser, origin, devices, solved };
     match by.services.factor_verifier.check(by.live, request).await? {
         FactorOutcome::Proved(proof) => Ok(proof),
-        FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor(field)),
-        FactorOutcome::Closed => Err(ActionRefusal::FactorClosed),
-        FactorOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Factor)),
+        FactorOutcome::Wrong => Err(Problem::InvalidFactor { field, message }),
+        FactorOutcome::Closed => {
+            Err(Problem::InvalidFactor { field: Field::Code, message: Message::FactorClosed })
+        }
+        FactorOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Factor)),
     }
 }
 
@@ -137,7 +142,7 @@ pub async fn step_up(
     by: &Actor<'_>,
     account: &Account,
     shown: StepUp,
-) -> Result<Option<FactorProof>, ActionRefusal> {
+) -> Result<Option<FactorProof>, Problem> {
     match shown {
         StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
         StepUp::Code(phone, code) => {

@@ -18,8 +18,8 @@ use crate::web::form::{
 use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, CurrentPassword, UserName};
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next,
-    PageRequest, SecretField, ServicesData, WebResult,
+    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next, PageRequest, Problem,
+    SecretField, ServicesData, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
@@ -54,12 +54,9 @@ fn parse(login: &str, password: &SecretField, errors: &mut FieldErrors) -> Optio
     login.zip(errors.take(Field::Password, password))
 }
 
-async fn sign_in(
-    by: &Actor<'_>,
-    (login, password): (Username, Password),
-) -> Result<Box<SignedInOwner>, ActionRefusal> {
+async fn sign_in(by: &Actor<'_>, shown: (Username, Password)) -> Result<Box<SignedInOwner>, Problem> {
     let solved = by.redeem().await?;
-    by.try_password(login, password, solved).await
+    by.try_password(shown, None, solved).await
 }
 
 /// The name that a client of OpenID Connect expects, if anybody may have it.
@@ -110,13 +107,13 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         let (account, proof) = reply.told(signed_in).await?;
         let response = welcome(&visit, &services, &account, next, None, proof).await?;
         // There is none if the account was changed meanwhile.
-        return Ok(response.unwrap_or_else(|| reply.invalid(Field::Passkey, Message::PasskeyWrong)));
+        return reply.told(response.ok_or(Problem::InvalidPasskey)).await;
     }
     let parsed = reply.read(&form.guarded, |errors| parse(&form.login, &form.password, errors)).await?;
     let owner = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
     let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
     // There is none if the password was changed while this one was verified.
-    Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))
+    reply.told(response.ok_or(Problem::WRONG_LOGIN)).await
 }
 
 /// Sign in with a name and a password
@@ -144,11 +141,9 @@ pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
     let parsed = invalid_unless(parse(&body.login, &body.password, &mut errors), &errors)?;
     let owner = sign_in(&call.actor(FORM, body.captcha.as_ref()), parsed).await;
     let owner = call.told(FORM, owner).await?;
-    match welcome_program(&call, &owner, owner.shown(), HttpResponse::Ok()).await? {
-        Some(response) => Ok(call.with_quota(CountedAs::Password, response, None)),
-        // The password was changed while this one was verified.
-        None => call.told(FORM, Err(ActionRefusal::WrongLogin { captcha_required: false })).await,
-    }
+    let response = welcome_program(&call, &owner, owner.shown(), HttpResponse::Ok()).await?;
+    let response = call.told(FORM, response.ok_or(Problem::WRONG_LOGIN)).await?;
+    Ok(call.with_quota(CountedAs::Password, response, None))
 }
 
 #[derive(Template)]

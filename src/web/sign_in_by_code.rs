@@ -13,8 +13,8 @@ use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, p
 use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, Flash, Message, PageRequest,
-    Problem, SecretField, ServicesData, WebResult,
+    Actor, ApiRequest, CaptchaSolution, CountedAs, Flash, PageRequest, Problem, SecretField, ServicesData,
+    WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -32,10 +32,7 @@ pub struct CodeLoginBody {
 }
 
 /// The account, and whether it was created now.
-async fn sign_in(
-    by: &Actor<'_>,
-    (phone, code): (Phone, SmsCode),
-) -> Result<(Box<Account>, bool), ActionRefusal> {
+async fn sign_in(by: &Actor<'_>, (phone, code): (Phone, SmsCode)) -> Result<(Box<Account>, bool), Problem> {
     let solved = by.redeem().await?;
     Ok(by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await?)
 }
@@ -62,7 +59,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let (account, made) = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
     let flash = made.then_some(Flash::Registered);
     let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Code).await?;
-    Ok(response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong)))
+    reply.told(response.ok_or(Problem::InvalidCode)).await
 }
 
 /// Sign in with a number and the code that was sent to it

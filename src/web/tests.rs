@@ -23,7 +23,7 @@ use super::console::FormProblem;
 use super::console::messages::{KeptBrake, MessageRow, MessagesPage, NumberHour};
 use super::console::subject_link::SubjectLink;
 use super::form::{FormPage, Notice};
-use super::http::error_page::{ErrorKind, ErrorPage, ProblemPage};
+use super::http::error_page::{ErrorPage, ProblemPage};
 use super::outbox::{OutboxPage, OutboxRow};
 use super::register::RegisterPage;
 use super::sign_in::LoginPage;
@@ -32,8 +32,8 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::sms::{HeldBrake, LedgerEntry, LedgerFilter, MessageId, MessageState, Purpose, ReportState};
-use crate::web::http::problem::Kind;
-use crate::web::http::{Layout, Moment, PageRequest, TrustedProxies, WebContext, problem_kind};
+use crate::web::http::problem::{ErrorKind, InForm, KINDS, Kind};
+use crate::web::http::{Layout, Moment, PageRequest, Problem, TrustedProxies, WebContext};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
 const NOW: Micros = Micros(1_795_220_052_000_000);
@@ -49,6 +49,19 @@ fn visit(locale: Locale) -> PageRequest {
     let request = TestRequest::get().uri(&format!("/?lang={}", locale.code()));
     let request = request.peer_addr("203.0.113.77:4711".parse().unwrap());
     PageRequest::of(&request.to_http_request(), web::Data::new(edge))
+}
+
+/// The notice of a refusal, as its row says.
+fn refused(problem: &Problem) -> Notice {
+    match problem.in_form() {
+        InForm::Notice(notice) => notice,
+        InForm::Words(words) => problem.notice(words, NOW),
+        InForm::Page | InForm::ErrorPage | InForm::Redirect(_) => panic!("{problem} shows no form"),
+    }
+}
+
+fn throttled(seconds: u64) -> Notice {
+    refused(&Problem::throttled("login-account", Duration::from_secs(seconds)))
 }
 
 fn wait(seconds: u64) -> Wait {
@@ -96,19 +109,19 @@ fn logins(visit: &PageRequest) -> Vec<(&'static str, LoginPage)> {
     vec![
         ("login", first(visit)),
         ("login-signed-out", first(&flashed)),
-        ("login-rejected", plain(Notice::Rejected)),
-        ("login-rejected-captcha", again(Notice::Rejected, challenge())),
+        ("login-rejected", plain(refused(&Problem::WRONG_LOGIN))),
+        ("login-rejected-captcha", again(refused(&Problem::WRONG_LOGIN), challenge())),
         ("login-captcha", again(Notice::CaptchaNeeded, challenge())),
         ("login-captcha-wrong", again(Notice::CaptchaWrong, challenge())),
         ("login-refreshed", again(Notice::Refreshed, challenge())),
         ("login-captcha-proof", again(Notice::CaptchaNeeded, proof_alone())),
         ("login-captcha-later", again(Notice::CaptchaNeeded, later())),
         ("login-wrong-later", again(Notice::CaptchaWrong, later())),
-        ("login-throttled", plain(Notice::Throttled(wait(252)))),
-        ("login-throttled-long", plain(Notice::Throttled(wait(90_000)))),
-        ("login-busy", plain(Notice::Busy(wait(2)))),
+        ("login-throttled", plain(throttled(252))),
+        ("login-throttled-long", plain(throttled(90_000))),
+        ("login-busy", plain(refused(&Problem::Busy { retry_after: Duration::from_secs(2) }))),
         ("login-invalid", LoginPage { form: invalid, login: String::new() }),
-        ("login-expired", plain(Notice::Expired)),
+        ("login-expired", plain(refused(&Problem::Csrf))),
     ]
 }
 
@@ -123,7 +136,7 @@ fn registers(visit: &PageRequest) -> Vec<(&'static str, RegisterPage)> {
         ("register-invalid", again(Notice::Invalid(bad), CaptchaBlock::Absent)),
         ("register-code", page(first(), "ada", sent(60, true))),
         ("register-captcha", again(Notice::CaptchaNeeded, challenge())),
-        ("register-throttled", again(Notice::Throttled(wait(1860)), CaptchaBlock::Absent)),
+        ("register-throttled", again(throttled(1860), CaptchaBlock::Absent)),
     ]
 }
 
@@ -145,20 +158,28 @@ fn codes(visit: &PageRequest) -> Vec<(&'static str, CodePage)> {
         ("code-captcha", login().at(CodeStep::asking("138")).again(Notice::CaptchaNeeded, challenge())),
         (
             "code-too-many",
-            login().at(CodeStep::asking("138")).again(Notice::TooManyCodes(wait(1860)), CaptchaBlock::Absent),
+            login()
+                .at(CodeStep::asking("138"))
+                .again(Notice::too_many_codes(wait(1860)), CaptchaBlock::Absent),
         ),
-        ("code-no-codes", login().again(Notice::NoCodes(wait(5)), CaptchaBlock::Absent)),
-        ("code-not-sent", login().at(CodeStep::asking("138")).again(Notice::NotSent, CaptchaBlock::Absent)),
+        (
+            "code-no-codes",
+            login().again(
+                refused(&Problem::Unavailable { retry_after: Duration::from_secs(5) }),
+                CaptchaBlock::Absent,
+            ),
+        ),
+        (
+            "code-not-sent",
+            login().at(CodeStep::asking("138")).again(refused(&Problem::NotSent), CaptchaBlock::Absent),
+        ),
         ("code-sent", login().at(sent(60, true))),
         ("code-unknown", login().at(sent(60, false))),
         (
             "code-wrong",
             login().at(sent(0, true)).again(wrong(Field::Code, Message::CodeWrong), CaptchaBlock::Absent),
         ),
-        (
-            "code-guessed",
-            login().at(sent(60, true)).again(Notice::Throttled(wait(540)), CaptchaBlock::Absent),
-        ),
+        ("code-guessed", login().at(sent(60, true)).again(throttled(540), CaptchaBlock::Absent)),
         ("reset", reset()),
         ("reset-sent", reset().at(sent(60, true))),
         ("reset-captcha", reset().at(sent(60, true)).again(Notice::CaptchaNeeded, challenge())),
@@ -261,7 +282,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
         .chain(console::pages(&visit));
     forms
         .chain(ErrorKind::VARIANTS.iter().copied().map(error))
-        .chain(problem_kind::KINDS.iter().copied().map(problem))
+        .chain(KINDS.iter().copied().map(problem))
         .collect()
 }
 

@@ -8,7 +8,7 @@ use crate::sms::Purpose;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
 use crate::web::form::{FormReply, NextFields, Notice};
-use crate::web::http::{Field, Message, Next, PageRequest, ServicesData, WebResult};
+use crate::web::http::{Next, PageRequest, Problem, ServicesData, WebResult};
 use crate::web::second_step::{StepUp, only_phone, renewed, step_up};
 use crate::web::session::{Member, OwnersForm};
 
@@ -49,7 +49,7 @@ async fn submit_once(
     page.before_entry(&reply, Purpose::Verify, &form).await?;
     let (phone, code) = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
     if phone != *own {
-        return Ok(reply.invalid(Field::Code, Message::CodeWrong));
+        return Err(reply.refused(Problem::InvalidCode).await);
     }
     let shown = StepUp::Code(phone, code);
     let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;

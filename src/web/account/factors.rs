@@ -27,6 +27,9 @@ use crate::web::http::{
 use crate::web::second_step::{ConfirmBody, only_phone, renewed, step_up_by_form};
 use crate::web::session::{Member, MemberCall, OwnersForm};
 
+/// The code is none of the app that is being set up.
+const UNCONFIRMED: Problem = Problem::InvalidFactor { field: Field::Code, message: Message::TotpUnconfirmed };
+
 pub(super) use owner::FactorOwner;
 
 pub(super) const PATH: &str = "/account/factors";
@@ -114,10 +117,7 @@ async fn submit_once(
                 errors.take(Field::Code, code)
             };
             let code = reply.read(&form.guarded, parse).await?;
-            let Some(codes) = owner.use_totp(&code).await? else {
-                return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
-            };
-            codes
+            reply.told(owner.use_totp(&code).await?.ok_or(UNCONFIRMED)).await?
         }
         FactorAct::RemoveTotp => {
             owner.remove_totp().await?;
@@ -359,7 +359,7 @@ pub async fn api_use(MemberCall { who, call, body }: MemberCall<UseBody>) -> Web
     let code = TotpCode::parse(body.code.expose());
     let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
     let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;
-    let codes = owner.use_totp(&code).await?.ok_or(Problem::InvalidFactor)?;
+    let codes = owner.use_totp(&code).await?.ok_or(UNCONFIRMED)?;
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }
 

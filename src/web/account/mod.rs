@@ -30,8 +30,8 @@ use crate::web::code::{CodeForm, CodePage, FormTexts};
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, NoFields, Notice, form_page};
 use crate::web::http::action::parse_current;
 use crate::web::http::{
-    ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
-    SecretField, Services, ServicesData, WebError, WebResult,
+    CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest, Problem, SecretField,
+    Services, ServicesData, WebError, WebResult,
 };
 use crate::web::session::{CONFIRM, MemberForm, OwnersForm, SignedIn, welcome};
 
@@ -84,7 +84,7 @@ async fn show_form(
     what: &'static FormTexts,
 ) -> WebResult {
     require_open(visit, services, who, what.path).await?;
-    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
+    let notice = if who.account.password_hash.is_none() { Notice::PASSWORD_FIRST } else { Notice::None };
     let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
     Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
 }
@@ -105,7 +105,7 @@ async fn verified(
     };
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     if who.account.password_hash.is_none() {
-        return Err(reply.plain(Notice::PasswordFirst).into());
+        return Err(reply.plain(Notice::PASSWORD_FIRST).into());
     }
     let parse =
         |errors: &mut FieldErrors| errors.take(Field::CurrentPassword, parse_current(&form.current_password));
@@ -152,24 +152,19 @@ async fn set_password(
     let caller = HashCaller::stranger(visit.client.network().as_ref(), solved);
     let new = form.new_password.expose();
     let second = services.sessions.proofs(&who.session).await?;
-    match services.registration.change_password(&caller, &owner, new).await? {
+    let problem = match services.registration.change_password(&caller, &owner, new).await? {
         PasswordChangeOutcome::Done(account) => {
             // Every session has ended. This browser gets a new one.
             let (next, flash) = (form.to.target(&visit, &live), Some(Flash::PasswordChanged));
             let proof = Proof { first: FirstFactor::Password, second };
             let response = welcome(&visit, &services, &account, next, flash, proof).await?;
-            Ok(response.unwrap_or_else(|| visit.see_other("/login", flash)))
+            return Ok(response.unwrap_or_else(|| visit.see_other("/login", flash)));
         }
-        PasswordChangeOutcome::Stale => {
-            Ok(reply.invalid(Field::CurrentPassword, Message::CurrentPasswordWrong))
-        }
-        PasswordChangeOutcome::Unfit(unfit) => {
-            Err(reply.refused(ActionRefusal::Unfit(Field::NewPassword, unfit)).await)
-        }
-        PasswordChangeOutcome::Denied(denied) => {
-            Err(reply.refused(ActionRefusal::Denied(denied, CountedAs::Password)).await)
-        }
-    }
+        PasswordChangeOutcome::Stale => Problem::at(Field::CurrentPassword, Message::CurrentPasswordWrong),
+        PasswordChangeOutcome::Unfit(unfit) => Problem::at(Field::NewPassword, unfit.into()),
+        PasswordChangeOutcome::Denied(denied) => Problem::denied(denied, CountedAs::Password),
+    };
+    Err(reply.refused(problem).await)
 }
 
 fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {

@@ -15,8 +15,8 @@ use crate::web::form::{FormReply, Notice};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, MobileNumber, NUMBER, PASSWORD};
 use crate::web::http::{
-    ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem, SecretField,
-    ServicesData, WebResult,
+    Actor, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem, SecretField, ServicesData,
+    WebResult,
 };
 use crate::web::second_step::require_factor;
 use crate::web::session::{Member, MemberCall, OwnersForm};
@@ -57,7 +57,7 @@ async fn set_phone(
     by: &Actor<'_>,
     account: &Account,
     ((phone, code), password): ((&Phone, &SmsCode), Password),
-) -> Result<(), ActionRefusal> {
+) -> Result<(), Problem> {
     let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
     Ok(by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await?)
 }
@@ -82,7 +82,7 @@ async fn submit_once(
     let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if who.account.password_hash.is_none() {
-        return Ok(reply.plain(Notice::PasswordFirst));
+        return Ok(reply.plain(Notice::PASSWORD_FIRST));
     }
     page.before_entry(&reply, Purpose::Verify, &form).await?;
     let parse = |errors: &mut FieldErrors| {

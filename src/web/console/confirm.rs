@@ -233,7 +233,7 @@ mod tests {
         let request = TestRequest::get().peer_addr("203.0.113.77:4711".parse().unwrap()).to_http_request();
         let visit = PageRequest::of(&request, Data::new(edge));
         let token = SessionToken::parse(&"A".repeat(43)).unwrap();
-        let answer = with_session(&visit, &token, Duration::from_secs(60), Err(Problem::BROKEN.into()));
+        let answer = with_session(&visit, &token, Duration::from_secs(60), Err(Problem::Broken.into()));
         assert_eq!(answer.status(), 503);
         assert!(answer.cookies().any(|cookie| cookie.name() == visit.cookies().session_name));
     }

@@ -1,5 +1,5 @@
-//! What a form and a call of the API ask for alike: who asks, the steps that the actions share, and why one is refused.
-//! `FormReply::refused` turns a refusal into a page, `ApiRequest::refused` into a problem.
+//! What a form and a call of the API ask for alike: who asks, and the steps that the actions share. `FormReply::refused` tells
+//! a refusal by a form, `ApiRequest::refused` by the details of the problem.
 
 use std::sync::Arc;
 
@@ -7,10 +7,8 @@ use crate::accounts::{Account, KnownDevices, Username};
 use crate::captcha::{CaptchaAnswer, RedeemResult};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::denied::Denied;
 use crate::login::{
-    CodeEntry, CodeRefusal, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome,
-    SignedInOwner,
+    CodeEntry, CodeRefusal, Password, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
 };
 use crate::sms::{Phone, SmsCode};
 use crate::web::http::challenge::ChallengeContext;
@@ -18,7 +16,7 @@ use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
 use crate::web::http::message::{Field, Message};
 use crate::web::http::page::Requester;
-use crate::web::http::problem::Problem;
+use crate::web::http::problem::{CountedAs, Problem};
 use crate::web::http::services::Services;
 
 pub struct Actor<'a> {
@@ -31,60 +29,17 @@ pub struct Actor<'a> {
     answer: Option<CaptchaAnswer<'a>>,
 }
 
-pub enum ActionRefusal {
-    CaptchaWrong,
-    /// The answer could not be looked at for now, and is still good.
-    CaptchaBusy,
-    /// A limit of what was asked for has refused it.
-    Denied(Denied, CountedAs),
-    WrongLogin {
-        captcha_required: bool,
-    },
-    /// The current password of who is signed in, at its field.
-    WrongCurrent {
-        field: Field,
-        captcha_required: bool,
-    },
-    WrongCode,
-    /// The second factor at this field, or it was used before.
-    WrongFactor(Field),
-    /// Codes of the account's app are not compared from here.
-    FactorClosed,
-    Unfit(Field, PasswordError),
-    /// A problem of a form and a call alike; a form may have its own words for it.
-    Problem(Problem),
-}
-
-/// Whose limits decide, so that an answer can show them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CountedAs {
-    Password,
-    Guess,
-    /// A second factor.
-    Factor,
-    Message,
-    /// A registration, whose limits are not shown.
-    Account,
-}
-
-impl<P: Into<Problem>> From<P> for ActionRefusal {
-    fn from(problem: P) -> Self {
-        Self::Problem(problem.into())
-    }
-}
-
-impl From<CodeRefusal> for ActionRefusal {
+impl From<CodeRefusal> for Problem {
     fn from(refusal: CodeRefusal) -> Self {
         match refusal {
-            CodeRefusal::WrongCode => Self::WrongCode,
-            CodeRefusal::Denied(denied) => Self::Denied(denied, CountedAs::Guess),
-            CodeRefusal::Unfit(unfit) => Self::Unfit(Field::NewPassword, unfit),
-            CodeRefusal::NoAccount => Problem::NoAccount.into(),
-            CodeRefusal::PasswordRequired => Problem::PasswordRequired.into(),
-            CodeRefusal::AccountDisabled => Problem::AccountDisabled.into(),
-            CodeRefusal::PhoneTaken => Problem::PhoneTaken.into(),
-            // Only where a password is replaced, which answers it.
-            CodeRefusal::FactorMissing(..) => Self::WrongCode,
+            // A factor is missing only where a password is replaced, which answers it.
+            CodeRefusal::WrongCode | CodeRefusal::FactorMissing(..) => Self::InvalidCode,
+            CodeRefusal::Denied(denied) => Self::denied(denied, CountedAs::Guess),
+            CodeRefusal::Unfit(unfit) => Self::at(Field::NewPassword, unfit.into()),
+            CodeRefusal::NoAccount => Self::NoAccount,
+            CodeRefusal::PasswordRequired => Self::PasswordRequired,
+            CodeRefusal::AccountDisabled => Self::AccountDisabled,
+            CodeRefusal::PhoneTaken => Self::PhoneTaken,
             CodeRefusal::Db(error) => error.into(),
         }
     }
@@ -130,31 +85,31 @@ impl<'a> Actor<'a> {
     }
 
     /// Whether a challenge was solved with the request.
-    pub async fn redeem(&self) -> Result<bool, ActionRefusal> {
+    pub async fn redeem(&self) -> Result<bool, Problem> {
         let Some(answer) = self.answer else { return Ok(false) };
         match self.asker.redeem(self.services, self.live, answer).await {
             Some(RedeemResult::Solved) => Ok(true),
-            Some(RedeemResult::Busy) => Err(ActionRefusal::CaptchaBusy),
-            None | Some(_) => Err(ActionRefusal::CaptchaWrong),
+            Some(RedeemResult::Busy) => Err(Problem::CaptchaBusy),
+            None | Some(_) => Err(Problem::CaptchaInvalid),
         }
     }
 
-    /// Tries a password. The limits of the sign-in count it, whatever it is asked for.
+    /// Tries a password. The limits of the sign-in count it, whatever it is asked for; `field` is that of a current one.
     pub async fn try_password(
         &self,
-        login: Username,
-        password: Password,
+        (login, password): (Username, Password),
+        field: Option<Field>,
         solved: bool,
-    ) -> Result<Box<SignedInOwner>, ActionRefusal> {
+    ) -> Result<Box<SignedInOwner>, Problem> {
         let (origin, devices) = (self.origin.clone(), self.known.clone());
         let denied = self.sender.is_denied(self.live);
         let attempt = SignInAttempt { login, password, origin, devices, denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
             SignInOutcome::Rejected { captcha_required } => {
-                Err(ActionRefusal::WrongLogin { captcha_required })
+                Err(Problem::InvalidCredentials { captcha_required, field })
             }
-            SignInOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Password)),
+            SignInOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Password)),
         }
     }
 
@@ -165,18 +120,13 @@ impl<'a> Actor<'a> {
         account: &Account,
         password: Password,
         field: Field,
-    ) -> Result<(Box<SignedInOwner>, bool), ActionRefusal> {
+    ) -> Result<(Box<SignedInOwner>, bool), Problem> {
         let solved = self.redeem().await?;
         if !self.services.sign_in.is_open_to(self.live, account, &self.known).await? {
-            return Err(Problem::PasswordDisabled.into());
+            return Err(Problem::PasswordDisabled);
         }
-        match self.try_password(account.login.clone(), password, solved).await {
-            Ok(owner) => Ok((owner, solved)),
-            Err(ActionRefusal::WrongLogin { captcha_required }) => {
-                Err(ActionRefusal::WrongCurrent { field, captcha_required })
-            }
-            Err(other) => Err(other),
-        }
+        let owner = self.try_password((account.login.clone(), password), Some(field), solved).await?;
+        Ok((owner, solved))
     }
 
     pub fn entry<'e>(&'e self, phone: &'e Phone, code: &'e SmsCode, solved: bool) -> CodeEntry<'e> {

@@ -12,14 +12,14 @@ use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
-use crate::denied::{Denied, DeniedRule};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::challenge::{BUSY, ChallengeContext};
+use crate::denied::DeniedRule;
+use crate::web::http::action::Actor;
+use crate::web::http::challenge::{CaptchaBody, ChallengeContext};
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
 use crate::web::http::message::FieldErrors;
 use crate::web::http::page::{Requester, app_data};
-use crate::web::http::problem::{CaptchaBody, Problem, WebError};
+use crate::web::http::problem::{CountedAs, Problem, WebError};
 use crate::web::http::row::{Checks, HandlerArgument};
 use crate::web::http::services::ServicesData;
 use gatehouse_limiter::Limit;
@@ -136,40 +136,25 @@ impl ApiRequest {
     }
 
     /// What came of an action; its refusal as a problem.
-    pub async fn told<T>(&self, form: CaptchaForm, outcome: Result<T, ActionRefusal>) -> Result<T, WebError> {
+    pub async fn told<T>(&self, form: CaptchaForm, outcome: Result<T, Problem>) -> Result<T, WebError> {
         match outcome {
             Ok(done) => Ok(done),
-            Err(refusal) => Err(self.refused(form, refusal).await),
+            Err(problem) => Err(self.refused(form, problem).await),
         }
     }
 
-    /// A refusal as a problem, with a challenge if one helps, and with the limits that decided.
-    async fn refused(&self, form: CaptchaForm, refusal: ActionRefusal) -> WebError {
-        let problem = match refusal {
-            ActionRefusal::CaptchaWrong => Problem::CaptchaInvalid { captcha: self.challenge(form).await },
-            ActionRefusal::CaptchaBusy => Problem::Unavailable { retry_after: BUSY },
-            ActionRefusal::Denied(denied, counted) => {
-                let problem = self.denied(form, &denied).await;
-                return match (counted, denied.full()) {
-                    (CountedAs::Account, _) | (_, None) => problem.into(),
-                    (_, full) => self.with_quota(counted, problem.respond(), full).into(),
-                };
-            }
-            ActionRefusal::WrongLogin { captcha_required }
-            | ActionRefusal::WrongCurrent { captcha_required, .. } => {
-                let problem = Problem::InvalidCredentials { captcha_required };
-                return self.with_quota(CountedAs::Password, problem.respond(), None).into();
-            }
-            ActionRefusal::WrongCode => {
-                return self.with_quota(CountedAs::Guess, Problem::InvalidCode.respond(), None).into();
-            }
-            ActionRefusal::WrongFactor(_) | ActionRefusal::FactorClosed => {
-                return self.with_quota(CountedAs::Factor, Problem::InvalidFactor.respond(), None).into();
-            }
-            ActionRefusal::Unfit(field, unfit) => Problem::at(field, unfit.into()),
-            ActionRefusal::Problem(problem) => problem,
+    /// A refusal as its row says: with a challenge if one helps, and with the limits that decided.
+    async fn refused(&self, form: CaptchaForm, problem: Problem) -> WebError {
+        let captcha = match problem.offers_challenge() {
+            true => Some(self.asker(form).challenge(&self.services, &self.live).await),
+            false => None,
         };
-        problem.into()
+        let answer = || problem.respond_with(captcha.as_ref());
+        match problem.limits() {
+            Some((counted, full)) => self.with_quota(counted, answer(), full).into(),
+            None if captcha.is_some() => answer().into(),
+            None => problem.into(),
+        }
     }
 
     /// With the `RateLimit` fields of what was asked for. A device's limit is told to nobody else: that it has a say
@@ -210,22 +195,6 @@ impl ApiRequest {
         };
         limited(response, &[own, &limits.login_address, &limits.login_network], full)
     }
-
-    async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
-        match denied {
-            Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge(form).await },
-            Denied::Throttled { limit, retry_after, .. } => {
-                Problem::Throttled { limit: limit.clone(), retry_after: *retry_after }
-            }
-            Denied::Busy { retry_after } => Problem::Busy { retry_after: *retry_after },
-            Denied::Unavailable { retry_after } => Problem::Unavailable { retry_after: *retry_after },
-            Denied::AddressDenied => Problem::Denied,
-        }
-    }
-
-    async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
-        self.asker(form).challenge(&self.services, &self.live).await
-    }
 }
 
 pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, Problem> {
@@ -243,12 +212,15 @@ pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<DeniedRul
     quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
 }
 
-/// A refusal, with the `RateLimit` fields if a limit decided.
-pub fn refused(problem: Problem, limits: &[&Limit], full: Option<DeniedRule<'_>>) -> WebError {
-    match full {
-        Some(_) => limited(problem.respond(), limits, full).into(),
-        None => problem.into(),
-    }
+/// A refusal, with the challenge that it offers, and with the `RateLimit` fields if a limit decided.
+pub fn refused(
+    problem: &Problem,
+    captcha: Option<&CaptchaBody>,
+    limits: &[&Limit],
+    full: Option<DeniedRule<'_>>,
+) -> WebError {
+    let answer = problem.respond_with(captcha);
+    if full.is_some() { limited(answer, limits, full).into() } else { answer.into() }
 }
 
 /// Tells the quota of limits by what the caller knows them as, and for whoever is admitted too.

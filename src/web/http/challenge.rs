@@ -1,23 +1,25 @@
-//! The CAPTCHA part of a request, for pages and API: checks the answer and issues the next challenge.
+//! The CAPTCHA part of a request, for pages and API: checks the answer, issues the next challenge, and tells it to callers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
+use utoipa::ToSchema;
 
 use crate::accounts::Realm;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::captcha::{
     CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, ChallengeImage, ImageError, ImageRefusal,
-    RedeemResult,
+    ProofChallenge, RedeemResult,
 };
 use crate::config::LiveSettings;
 use crate::login::{GuardedAttempts, GuardedLogin, RequestOrigin};
 use crate::sms::ProgramKind;
 use crate::web::http::client::ClientAddress;
 use crate::web::http::csrf::Browser;
+use crate::web::http::describe;
 use crate::web::http::locale::whole_seconds;
-use crate::web::http::problem::{CaptchaBody, CaptchaLater};
 use crate::web::http::services::Services;
 
 const IMAGE: &str = "image";
@@ -169,6 +171,56 @@ impl ChallengeContext<'_> {
             realm: self.realm.map(|realm| realm.as_str().as_bytes()),
             cookie: self.browser.map(|browser| browser.bytes().as_slice()),
         }
+    }
+}
+
+/// A fresh challenge, as `POST /captcha` gives it too; or, if no proofs of work are offered and no image can be had, when
+/// to ask again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum CaptchaBody {
+    Challenge(CaptchaChallenge),
+    Later(CaptchaLater),
+}
+
+/// A challenge. It takes one answer, from the client that it was given to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Captcha, example = json!(CaptchaChallenge::example()))]
+pub struct CaptchaChallenge {
+    pub id: String,
+    /// The path of the image; left out while none can be drawn for the client. It is drawn when it is fetched, and counts on the address and the network that fetch it, or that a program has stated:
+    /// 429 or 503 with Retry-After if it is not drawn now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r"^/captcha/.+\.png$")]
+    pub image: Option<String>,
+    /// The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out if none are offered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = describe::proof_of_work, required = false)]
+    pub altcha: Option<Box<ProofChallenge>>,
+    /// Seconds.
+    pub expires_in: u64,
+}
+
+/// Neither can be had now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CaptchaLater {
+    /// Seconds after which to send the same call again, or to ask POST /api/v1/captcha.
+    #[schema(minimum = 1)]
+    pub retry_after: u64,
+}
+
+impl CaptchaChallenge {
+    pub fn example() -> Self {
+        let (id, expires_in) = ("Qmx1ZSBzdG9uZXM".to_owned(), Duration::from_secs(180));
+        Challenge { id, expires_in, image_after: None, proof: Some(Box::new(ProofChallenge::example())) }
+            .into()
+    }
+}
+
+impl From<Challenge> for CaptchaChallenge {
+    fn from(Challenge { id, expires_in, image_after, proof }: Challenge) -> Self {
+        let image = image_after.is_none().then(|| ["/captcha/", &id, ".png"].concat());
+        Self { image, altcha: proof, id, expires_in: expires_in.as_secs() }
     }
 }
 

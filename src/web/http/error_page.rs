@@ -8,85 +8,10 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use rust_i18n::t;
 use serde_json::json;
-use strum::VariantArray;
 
 use crate::web::http::headers::{OIDC_CALLS, ON_HOSTS};
 use crate::web::http::page::{Layout, PageRequest, WebContext};
-use crate::web::http::problem::{Kind, Problem};
-use crate::web::http::problem_kind;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
-pub enum ErrorKind {
-    BadRequest,
-    Forbidden,
-    Denied,
-    /// A form that was too old, or not ours.
-    ForeignForm,
-    /// A server runs that would not ask for what was to be set up.
-    Upgrading,
-    NotFound,
-    MethodNotAllowed,
-    TooLarge,
-    TooSlow,
-    WrongType,
-    TooMany,
-    Internal,
-    Unavailable,
-}
-
-impl ErrorKind {
-    pub const fn status(self) -> StatusCode {
-        match self {
-            Self::BadRequest => StatusCode::BAD_REQUEST,
-            Self::Forbidden | Self::Denied | Self::ForeignForm => StatusCode::FORBIDDEN,
-            Self::Upgrading => StatusCode::CONFLICT,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    const fn keys(self) -> (&'static str, &'static str) {
-        match self {
-            Self::BadRequest => ("page-error.bad-request-title", "page-error.bad-request-text"),
-            Self::Forbidden => ("page-error.forbidden-title", "page-error.forbidden-text"),
-            Self::Denied => ("page-error.denied-title", "page-error.denied-text"),
-            Self::ForeignForm => ("page-error.foreign-title", "page-error.foreign-text"),
-            Self::Upgrading => ("problem.upgrade-unfinished.title", "problem.upgrade-unfinished.about"),
-            Self::NotFound => ("page-error.not-found-title", "page-error.not-found-text"),
-            Self::MethodNotAllowed => ("page-error.method-title", "page-error.method-text"),
-            Self::TooLarge => ("page-error.large-title", "page-error.large-text"),
-            Self::TooSlow => ("page-error.slow-title", "page-error.slow-text"),
-            Self::WrongType => ("page-error.type-title", "page-error.type-text"),
-            Self::TooMany => ("page-error.many-title", "page-error.many-text"),
-            Self::Internal => ("page-error.internal-title", "page-error.internal-text"),
-            Self::Unavailable => ("page-error.unavailable-title", "page-error.unavailable-text"),
-        }
-    }
-
-    /// A page says less than a problem: what its status means, and three refusals by name.
-    fn of(problem: &Problem) -> Self {
-        match problem {
-            Problem::Denied => Self::Denied,
-            Problem::Csrf => Self::ForeignForm,
-            Problem::UpgradeUnfinished => Self::Upgrading,
-            other => match other.kind().status {
-                StatusCode::UNAUTHORIZED => Self::Forbidden,
-                StatusCode::CONFLICT => Self::BadRequest,
-                // Among those with one status it is the first.
-                status => {
-                    let kind = Self::VARIANTS.iter().find(|kind| kind.status() == status);
-                    kind.copied().unwrap_or(Self::BadRequest)
-                }
-            },
-        }
-    }
-}
+use crate::web::http::problem::{ErrorKind, KINDS, Kind, Problem, kind_named};
 
 #[derive(Template)]
 #[template(path = "pages/error.html")]
@@ -106,7 +31,7 @@ impl ErrorPage {
 }
 
 pub fn problem_page(visit: &PageRequest, problem: &Problem) -> HttpResponse {
-    let mut page = ErrorPage::new(visit.layout("/login", None), ErrorKind::of(problem)).respond(visit);
+    let mut page = ErrorPage::new(visit.layout("/login", None), problem.page()).respond(visit);
     problem.head(page.headers_mut());
     page
 }
@@ -123,7 +48,7 @@ pub struct ProblemPage {
 impl ProblemPage {
     pub fn new(visit: &PageRequest, kind: Kind) -> Self {
         let here = format!("/problems/{}", kind.name);
-        Self { layout: visit.layout(here, None), kind, all: problem_kind::KINDS }
+        Self { layout: visit.layout(here, None), kind, all: &KINDS }
     }
 
     fn text(&self, kind: &Kind, part: &str) -> Cow<'_, str> {
@@ -134,7 +59,7 @@ impl ProblemPage {
 
 /// `GET /problems/{name}`
 pub async fn show_problem(visit: PageRequest, name: web::Path<String>) -> Result<HttpResponse, Problem> {
-    let kind = problem_kind::named(&name).ok_or(Problem::NotFound)?;
+    let kind = kind_named(&name).ok_or(Problem::NotFound)?;
     Ok(visit.page(StatusCode::OK, &ProblemPage::new(&visit, kind)))
 }
 
@@ -150,7 +75,7 @@ pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
         };
     }
     // An app without an Edge (a test of one part) still answers in HTML.
-    let title = crate::web::Locale::default().t(kind.keys().0);
+    let title = crate::web::Locale::default().t(kind.row().1);
     HttpResponse::build(kind.status())
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")))
         .body(format!("<!doctype html><title>{title}</title><h1>{title}</h1>"))
@@ -164,7 +89,7 @@ pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
     if OIDC_CALLS.contains(&request.path()) {
         return oauth_error(problem);
     }
-    let mut page = error_response(request, ErrorKind::of(problem));
+    let mut page = error_response(request, problem.page());
     problem.head(page.headers_mut());
     page
 }

@@ -207,9 +207,7 @@ async fn admit_text(
     match services.token_gate.admit(&token, address.as_ref(), used).await? {
         TokenCheck::Good(bearer) => Ok(bearer),
         TokenCheck::Unknown => Err(Problem::InvalidToken),
-        TokenCheck::TooMany(refusal) => {
-            Err(Problem::Throttled { limit: custom::NAME.into(), retry_after: refusal.retry_after })
-        }
+        TokenCheck::TooMany(refusal) => Err(Problem::throttled(custom::NAME, refusal.retry_after)),
     }
 }
 

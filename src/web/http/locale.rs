@@ -94,6 +94,11 @@ pub(super) fn weight(parameter: &str) -> Option<u16> {
     (name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&q)).then_some((q * 1000.0).round() as u16)
 }
 
+/// Whole milliseconds, rounded up: who waits that long does not come too early.
+pub fn millis(span: Duration) -> u64 {
+    span.as_micros().div_ceil(1000) as u64
+}
+
 /// A wait that starts when the answer is made. The page names the end in UTC. The page's script converts it
 /// to the reader's time zone and counts down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The errors of form fields, and their texts.
+//! What a form says when it is shown again: the errors of its fields, and the notice above them.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 use crate::accounts::UsernameError;
 use crate::login::PasswordError;
 use crate::sms::PhoneError;
-use crate::web::http::locale::Locale;
+use crate::web::http::locale::{Locale, Wait};
 
 /// Form fields that people fill in. The names are those in the HTML and the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
@@ -276,6 +276,137 @@ impl FieldErrors {
 
     pub fn iter(&self) -> impl Iterator<Item = (Field, &Message)> {
         self.0.iter().map(|(field, message)| (*field, message))
+    }
+}
+
+/// What a form says above its fields when it is shown again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Notice {
+    #[default]
+    None,
+    /// Another image was requested. Nothing was tried.
+    Refreshed,
+    /// Somebody is signed in, but not recently enough for a part of an application.
+    SignInAgain,
+    /// The password is to be given again.
+    PasswordAgain,
+    /// The part asks for a password, and the account has none.
+    PasswordForPart,
+    CaptchaNeeded,
+    CaptchaWrong,
+    Invalid(FieldErrors),
+    /// The action was refused, until then if there is a wait.
+    Refused {
+        status: StatusCode,
+        words: Words,
+        wait: Option<Wait>,
+    },
+}
+
+/// The keys of what a form says of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Words {
+    /// The class of the box.
+    pub tone: &'static str,
+    pub title: &'static str,
+    /// Of a wait, only with its link: what else can be done by somebody who is not signed in.
+    pub text: &'static str,
+    /// The path and the text of a link.
+    pub link: Option<(&'static str, &'static str)>,
+    /// The words are for a wait.
+    pub waits: bool,
+    /// The form cannot succeed.
+    pub closes: bool,
+}
+
+impl Words {
+    /// What was sent is wrong, or has failed.
+    pub const fn bad(title: &'static str, text: &'static str) -> Self {
+        Self { tone: "bad", title, text, link: None, waits: false, closes: false }
+    }
+
+    /// Something else has to be done first.
+    pub const fn warn(title: &'static str, text: &'static str) -> Self {
+        Self { tone: "warn", ..Self::bad(title, text) }
+    }
+
+    pub const fn waiting(title: &'static str) -> Self {
+        Self { waits: true, ..Self::warn(title, "") }
+    }
+}
+
+impl Notice {
+    /// The account has no password, and needs one first.
+    pub const PASSWORD_FIRST: Self = Self::Refused {
+        status: StatusCode::FORBIDDEN,
+        words: Words {
+            link: Some(("/password/reset", "account.set-password")),
+            closes: true,
+            ..Words::warn("notice.password-first-title", "notice.password-first-text")
+        },
+        wait: None,
+    };
+
+    /// No code was sent: too many were sent recently.
+    pub const fn too_many_codes(wait: Wait) -> Self {
+        let words = Words::waiting("wait.codes");
+        Self::Refused { status: StatusCode::TOO_MANY_REQUESTS, words, wait: Some(wait) }
+    }
+
+    pub fn at(field: Field, message: Message) -> Self {
+        Self::Invalid(FieldErrors::one(field, message))
+    }
+
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::None
+            | Self::Refreshed
+            | Self::SignInAgain
+            | Self::PasswordAgain
+            | Self::PasswordForPart => StatusCode::OK,
+            Self::CaptchaNeeded | Self::CaptchaWrong => StatusCode::FORBIDDEN,
+            Self::Invalid(errors) => errors.status(),
+            Self::Refused { status, .. } => *status,
+        }
+    }
+
+    pub const fn wait(&self) -> Option<&Wait> {
+        match self {
+            Self::Refused { wait, .. } => wait.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What was sent is wrong and can be corrected.
+    pub fn is_mistake(&self) -> bool {
+        match self {
+            Self::CaptchaWrong | Self::Invalid(_) => true,
+            Self::Refused { status, .. } => *status == StatusCode::UNAUTHORIZED,
+            _ => false,
+        }
+    }
+
+    /// A limit is full.
+    pub fn is_throttled(&self) -> bool {
+        self.status() == StatusCode::TOO_MANY_REQUESTS
+    }
+
+    /// The form cannot succeed.
+    pub const fn closes(&self) -> bool {
+        matches!(self, Self::Refused { words: Words { closes: true, .. }, .. })
+    }
+
+    /// Whether the password has to be given: neither a passkey nor a code would do.
+    pub const fn wants_password(&self) -> bool {
+        matches!(self, Self::PasswordAgain | Self::PasswordForPart)
+    }
+
+    pub fn errors(&self) -> FieldErrors {
+        match self {
+            Self::Invalid(errors) => errors.clone(),
+            Self::CaptchaWrong => FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong),
+            _ => FieldErrors::default(),
+        }
     }
 }
 

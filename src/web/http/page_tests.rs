@@ -5,7 +5,8 @@ use actix_web::test::TestRequest;
 use super::*;
 use crate::clock::Micros;
 use crate::web::http::assets;
-use crate::web::http::error_page::{ErrorKind, ErrorPage};
+use crate::web::http::error_page::ErrorPage;
+use crate::web::http::problem::ErrorKind;
 
 fn edge() -> web::Data<WebContext> {
     let url = Url::parse("http://127.0.0.1:8080").unwrap();

@@ -1,6 +1,6 @@
 //! What callers of the API may rely on in a refusal.
 
-use crate::web::http::problem_kind;
+use crate::web::http::challenge::{CaptchaChallenge, CaptchaLater};
 use actix_web::body::to_bytes;
 use rust_i18n::t;
 use serde_json::{Value, json};
@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 use super::*;
 
 async fn answer(problem: &Problem) -> (HttpResponse<()>, Value) {
-    let (head, body) = problem.respond().into_parts();
+    parsed(problem.respond()).await
+}
+
+async fn parsed(answer: HttpResponse) -> (HttpResponse<()>, Value) {
+    let (head, body) = answer.into_parts();
     let body = to_bytes(body).await.unwrap();
     (head, serde_json::from_slice(&body).unwrap())
 }
@@ -16,7 +20,7 @@ async fn answer(problem: &Problem) -> (HttpResponse<()>, Value) {
 #[actix_web::test]
 async fn a_throttled_call_says_the_limit_and_the_wait_rounded_up_twice() {
     let wait = Duration::from_millis(56_001);
-    let (head, body) = answer(&Problem::Throttled { limit: "login-account".into(), retry_after: wait }).await;
+    let (head, body) = answer(&Problem::throttled("login-account", wait)).await;
     assert_eq!(head.status(), 429);
     assert_eq!(head.headers().get("retry-after").unwrap(), "57");
     assert_eq!(head.headers().get("content-type").unwrap(), "application/problem+json");
@@ -39,7 +43,7 @@ async fn a_wait_is_never_told_as_nothing() {
 #[actix_web::test]
 async fn wrong_credentials_say_if_the_next_try_needs_a_captcha() {
     for captcha_required in [true, false] {
-        let (head, body) = answer(&Problem::InvalidCredentials { captcha_required }).await;
+        let (head, body) = answer(&Problem::InvalidCredentials { captcha_required, field: None }).await;
         assert_eq!((head.status().as_u16(), &body["captcha_required"]), (401, &json!(captcha_required)));
     }
 }
@@ -52,11 +56,13 @@ async fn a_captcha_refusal_carries_a_fresh_one() {
         altcha: None,
         expires_in: 180,
     });
-    let (head, body) = answer(&Problem::CaptchaRequired { captcha }).await;
+    let (limit, retry_after) = ("login-account".into(), Duration::from_secs(1));
+    let problem = Problem::CaptchaRequired { limit, rule: None, retry_after };
+    let (head, body) = parsed(problem.respond_with(Some(&captcha))).await;
     assert_eq!(head.status(), 403);
     assert_eq!(body["captcha"], json!({"id": "abc", "image": "/captcha/abc.png", "expires_in": 180}));
     let captcha = CaptchaBody::Later(CaptchaLater { retry_after: 7 });
-    let (_, body) = answer(&Problem::CaptchaInvalid { captcha }).await;
+    let (_, body) = parsed(Problem::CaptchaInvalid.respond_with(Some(&captcha))).await;
     assert_eq!(body["captcha"], json!({ "retry_after": 7 }));
 }
 
@@ -76,8 +82,8 @@ async fn a_refused_method_names_those_that_work() {
 
 #[test]
 fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() {
-    for kind in problem_kind::KINDS.iter().copied() {
-        assert_eq!(problem_kind::named(kind.name), Some(kind));
+    for kind in KINDS.iter().copied() {
+        assert_eq!(kind_named(kind.name), Some(kind));
         for locale in Locale::ALL {
             for part in ["title", "about"] {
                 let key = format!("problem.{}.{part}", kind.name);
@@ -87,22 +93,15 @@ fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() 
             }
         }
     }
-    assert_eq!(problem_kind::named("../etc"), None);
+    assert_eq!(kind_named("../etc"), None);
 }
 
 #[test]
 fn the_documentation_lists_every_problem_at_its_status() {
     let page = include_str!("../../../docs/api.md");
-    for kind in problem_kind::KINDS {
+    for kind in KINDS.iter() {
         let (row, name) = (format!("| {} |", kind.status.as_u16()), format!("`{}`", kind.name));
         let listed = page.lines().any(|line| line.starts_with(&row) && line.contains(&name));
         assert!(listed, "docs/api.md lists no {name} at {}", kind.status);
-    }
-}
-
-#[test]
-fn every_problem_has_a_kind_of_its_name() {
-    for name in <Problem as strum::VariantNames>::VARIANTS {
-        assert!(problem_kind::named(name).is_some(), "{name}");
     }
 }

@@ -14,6 +14,7 @@ use crate::custom::CustomRequest;
 use crate::web::http::api::quota;
 use crate::web::http::client::SubjectBytes;
 use crate::web::http::describe;
+use crate::web::http::locale::millis;
 use crate::web::http::{Problem, SecretField, UnreadBody};
 use crate::web::programs::Program;
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
@@ -276,11 +277,6 @@ pub fn span(rule: &Rule) -> (Option<u64>, Option<&'static str>) {
         RuleSpan::Sliding(window) => (Some(millis(*window)), None),
         RuleSpan::Calendar { unit, .. } => (None, Some(unit.as_str())),
     }
-}
-
-/// Rounded up: who waits that long does not come too early.
-pub fn millis(span: Duration) -> u64 {
-    span.as_micros().div_ceil(1000) as u64
 }
 
 fn text_of(HitId(bytes): HitId) -> String {

@@ -10,7 +10,6 @@ use actix_web::{FromRequest, HttpRequest};
 use crate::accounts::{ProgramScope, Realm, TokenBearer};
 use crate::captcha::RedeemResult;
 use crate::config::LiveSettings;
-use crate::web::http::challenge::BUSY;
 use crate::web::http::row::{Caller, Checks, HandlerArgument, RowFacts};
 use crate::web::http::{
     CaptchaSolution, ChallengeContext, ClientAddress, Problem, Requester, SecretField, Services,
@@ -124,7 +123,7 @@ async fn redeem(
     match asker.redeem(services, live, solution.answer()).await {
         Some(RedeemResult::Solved) => Ok(Some(true)),
         None => Ok(Some(false)),
-        Some(RedeemResult::Busy) => Err(Problem::Unavailable { retry_after: BUSY }),
+        Some(RedeemResult::Busy) => Err(Problem::CaptchaBusy),
         Some(_) => Ok(None),
     }
 }

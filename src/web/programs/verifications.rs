@@ -13,7 +13,7 @@ use crate::web::http::api::{limited, refused};
 use crate::web::http::describe::{self, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::{
-    CaptchaSolution, ChallengeContext, Locale, Problem, SecretField, UnreadBody, WebResult,
+    CaptchaSolution, ChallengeContext, CountedAs, Locale, Problem, SecretField, UnreadBody, WebResult,
 };
 use crate::web::programs::{Program, parse_client, redeem};
 
@@ -144,7 +144,7 @@ pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<Veri
         TurnResult::Mine(turn) => {
             let Some(solved) = redeem(asker, services, &live, body.captcha.as_ref()).await? else {
                 let captcha = asker.challenge(services, &live).await;
-                return Err(Problem::CaptchaInvalid { captcha }.into());
+                return Err(refused(&Problem::CaptchaInvalid, Some(&captcha), &[], None));
             };
             turn.send(&live, solved).await?
         }
@@ -164,14 +164,13 @@ pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<Veri
             Ok(limited(response, &told, None))
         }
         SendOutcome::NotSent => Err(Problem::NotSent.into()),
+        SendOutcome::Denied(denied @ Denied::Challenged { .. }) => {
+            let captcha = asker.challenge(services, &live).await;
+            let problem = Problem::denied(denied, CountedAs::Message);
+            Err(refused(&problem, Some(&captcha), &told, problem.limits().and_then(|(_, full)| full)))
+        }
         SendOutcome::Denied(denied) => {
-            let problem = match denied {
-                Denied::Challenged { .. } => {
-                    Problem::CaptchaRequired { captcha: asker.challenge(services, &live).await }
-                }
-                ref other => Problem::not_compared(other),
-            };
-            Err(refused(problem, &told, denied.full()))
+            Err(refused(&Problem::not_compared(&denied), None, &told, denied.full()))
         }
     }
 }
@@ -208,8 +207,7 @@ pub async fn check(program: Program, id: Path<String>, body: UnreadBody<CheckBod
         VerificationOutcome::Lapsed => Err(Problem::Lapsed.into()),
         VerificationOutcome::Unknown => Err(Problem::NotFound.into()),
         VerificationOutcome::Denied(denied) => {
-            let problem = Problem::not_compared(&denied);
-            Err(refused(problem, &told, denied.full()))
+            Err(refused(&Problem::not_compared(&denied), None, &told, denied.full()))
         }
     }
 }
@@ -219,7 +217,7 @@ impl Problem {
     pub(super) fn not_compared(denied: &Denied) -> Self {
         match denied {
             Denied::Challenged { limit, retry_after, .. } | Denied::Throttled { limit, retry_after, .. } => {
-                Self::Throttled { limit: limit.clone(), retry_after: *retry_after }
+                Self::throttled(limit.clone(), *retry_after)
             }
             Denied::Busy { retry_after } | Denied::Unavailable { retry_after } => {
                 Self::Unavailable { retry_after: *retry_after }

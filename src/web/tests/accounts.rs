@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{CHROME, IPHONE, NOW, wait};
+use super::{CHROME, IPHONE, NOW, refused, throttled};
 use crate::accounts::Profile;
 use crate::audit::FailedAttempts;
 use crate::web::account::{AccountPage, FailureRow, SessionRow, SignInRow};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, Notice};
-use crate::web::http::{Device, Moment};
+use crate::web::http::{Device, Moment, Problem};
 use crate::web::{Field, FieldErrors, Message, PageRequest};
 
 pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
@@ -87,7 +87,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         ("account-phone", AccountPage { phone: phone(), admin: true, ..full() }),
         ("account-no-password", AccountPage { phone: phone(), has_password: false, ..full() }),
         ("account-wrong", said(full(), Notice::Invalid(wrong))),
-        ("account-wait", said(full(), Notice::Throttled(wait(60)))),
+        ("account-wait", said(full(), throttled(60))),
         ("account-disabled", AccountPage { phone: phone(), disabled, closed: true, ..full() }),
         ("account-disabled-here", AccountPage { disabled, ..full() }),
         ("account-disabled-asks", AccountPage { disabled, closed: true, ..full() }),
@@ -97,6 +97,6 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
             AccountPage { must_change: true, sessions: vec![sessions().remove(0)], ..page() },
         ),
         ("account-confirm-first", AccountPage { asks_factor: true, confirm_first: true, ..full() }),
-        ("account-expired", said(page(), Notice::Expired)),
+        ("account-expired", said(page(), refused(&Problem::Csrf))),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{NOW, challenge, wait};
+use super::{NOW, challenge, throttled};
 use crate::accounts::{TokenEntry, TokenId, TokenScopes};
 use crate::entropy::Entropy;
 use crate::web::captcha::CaptchaBlock;
@@ -24,7 +24,7 @@ pub fn confirms(visit: &PageRequest) -> Vec<(&'static str, ConfirmPage)> {
             "confirm-carrying",
             ConfirmPage { carried: Some(CarriedForm::new("/admin/limits/toml", &carried)), ..page() },
         ),
-        ("confirm-throttled", page().again(Notice::Throttled(wait(252)), CaptchaBlock::Absent)),
+        ("confirm-throttled", page().again(throttled(252), CaptchaBlock::Absent)),
     ]
 }
 

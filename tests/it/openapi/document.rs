@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use gatehouse::web::http::problem_kind;
+use gatehouse::web::http::problem::kind_named;
 use serde_json::{Value, json};
 
 use super::fits::*;
@@ -127,7 +127,7 @@ fn examples_are_what_is_said() {
     let document = document();
     for (name, example) in document["components"]["examples"].as_object().unwrap() {
         let (value, kind) =
-            (&example["value"], problem_kind::named(name).unwrap_or_else(|| panic!("{name} is no problem")));
+            (&example["value"], kind_named(name).unwrap_or_else(|| panic!("{name} is no problem")));
         let told = (value["title"].as_str(), value["detail"].as_str(), value["status"].as_u64());
         assert_eq!(told, (Some(kind.title), Some(kind.detail), Some(kind.status.as_u16().into())), "{name}");
         assert_eq!(value["type"], format!("/problems/{name}"));
