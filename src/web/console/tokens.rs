@@ -97,7 +97,8 @@ fn about_scopes(error: ScopesError) -> Message {
         ScopesError::Empty => Message::ScopesMissing,
         ScopesError::TooMany => Message::ScopesTooMany { max: MOST_SCOPES },
         ScopesError::NoName => Message::ScopesUnfit,
-        ScopesError::Unknown { typed, nearest } => Message::ScopeUnknown { typed, nearest },
+        ScopesError::Unknown { typed, nearest: Some(near) } => Message::ScopeNear { it: typed, near },
+        ScopesError::Unknown { typed, nearest: None } => Message::ScopeUnknown { it: typed },
         ScopesError::TooManyPrograms => Message::ScopesRealms,
     }
 }

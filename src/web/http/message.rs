@@ -37,141 +37,96 @@ impl Field {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
-    LoginMissing,
-    LoginLength {
-        min: usize,
-        max: usize,
-    },
-    LoginCharacters,
-    LoginTaken,
-    PasswordMissing,
-    PasswordTooShort {
-        min: usize,
-    },
-    PasswordTooLong {
-        max: usize,
-    },
-    PasswordControl,
-    PasswordUndefined,
-    /// The password is on a list of common passwords, or as easy to guess.
-    PasswordGuessable,
-    PasswordSameAsLogin,
-    PasswordUnchanged,
-    CurrentPasswordMissing,
-    CurrentPasswordWrong,
-    PhoneMissing,
-    PhoneInvalid,
-    PhoneNotMobile,
-    CountryNotAllowed,
-    NoCodesSent,
-    PhoneTaken,
-    /// Shown only to a user who has proved that the number is theirs.
-    NoAccount,
-    CodeMissing,
-    CodeDigits,
-    /// The code is wrong, expired, used or was never sent.
-    CodeWrong,
-    /// A second factor: a code of an app, or a recovery code.
-    FactorMissing,
-    FactorUnfit,
-    /// It is wrong, or was used before.
-    FactorWrong,
-    /// Codes of the app are not compared from this browser any more.
-    FactorClosed,
-    /// The code is none of the app that is being set up.
-    TotpUnconfirmed,
-    /// A passkey that is not known, or whose answer is not accepted.
-    PasskeyWrong,
-    /// Its authenticator has not checked its user.
-    PasskeyUnverified,
-    PasskeyKnown,
-    PasskeysTooMany {
-        max: usize,
-    },
-    PasskeyLabelUnfit,
-    CaptchaMissing,
-    CaptchaWrong,
-    /// A token's name: missing, too long, or with control characters.
-    NameUnfit {
-        max: usize,
-    },
-    ScopesMissing,
-    ScopesTooMany {
-        max: usize,
-    },
-    /// A scope is neither the name of a custom limit nor a part of the admin API.
-    ScopesUnfit,
-    ScopeUnknown {
-        typed: String,
-        nearest: Option<String>,
-    },
-    ScopesRealms,
-    ExpiryUnfit {
-        max: u32,
-    },
-    /// A token for the admin API has to expire within this many days.
-    ExpiryRequired {
-        max: u32,
-    },
+/// Makes the messages of fields from their rows: the name, what it fills in, and the key of its text. A form that is shown
+/// again for one alone has the status that follows, or 422.
+macro_rules! messages {
+    (@or $default:ident) => { StatusCode::$default };
+    (@or $default:ident, $given:ident) => { StatusCode::$given };
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident $({ $($field:ident: $type:ty),+ })? = $key:literal $(, $status:ident)?;
+    )+) => {
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Message {
+            $($(#[$doc])* $variant $({ $($field: $type),+ })?,)+
+        }
+
+        impl Message {
+            pub fn text(&self, locale: Locale) -> Cow<'static, str> {
+                match self {
+                    $(Self::$variant $({ $($field),+ })? => {
+                        t!($key, locale = locale.code() $($(, $field = $field)+)?)
+                    })+
+                }
+            }
+
+            const fn status(&self) -> StatusCode {
+                match self {
+                    $(Self::$variant { .. } => messages!(@or UNPROCESSABLE_ENTITY $(, $status)?),)+
+                }
+            }
+        }
+    };
 }
 
-impl Message {
-    pub fn text(&self, locale: Locale) -> Cow<'static, str> {
-        let code = locale.code();
-        match self {
-            Self::LoginMissing => locale.t("error.login-missing"),
-            Self::LoginLength { min, max } => t!("error.login-length", locale = code, min = min, max = max),
-            Self::LoginCharacters => locale.t("error.login-characters"),
-            Self::LoginTaken => locale.t("error.login-taken"),
-            Self::PasswordMissing => locale.t("error.password-missing"),
-            Self::PasswordTooShort { min } => t!("error.password-short", locale = code, min = min),
-            Self::PasswordTooLong { max } => t!("error.password-long", locale = code, max = max),
-            Self::PasswordControl => locale.t("error.password-control"),
-            Self::PasswordUndefined => locale.t("error.password-undefined"),
-            Self::PasswordGuessable => locale.t("error.password-guessable"),
-            Self::PasswordSameAsLogin => locale.t("error.password-is-login"),
-            Self::PasswordUnchanged => locale.t("error.password-unchanged"),
-            Self::CurrentPasswordMissing => locale.t("error.current-missing"),
-            Self::CurrentPasswordWrong => locale.t("error.current-wrong"),
-            Self::PhoneMissing => locale.t("error.phone-missing"),
-            Self::PhoneInvalid => locale.t("error.phone-invalid"),
-            Self::PhoneNotMobile => locale.t("error.phone-not-mobile"),
-            Self::CountryNotAllowed => locale.t("error.phone-country"),
-            Self::NoCodesSent => locale.t("error.phone-no-codes"),
-            Self::PhoneTaken => locale.t("error.phone-taken"),
-            Self::NoAccount => locale.t("error.phone-no-account"),
-            Self::CodeMissing => locale.t("error.code-missing"),
-            Self::CodeDigits => locale.t("error.code-digits"),
-            Self::CodeWrong => locale.t("error.code-wrong"),
-            Self::FactorMissing => locale.t("error.factor-missing"),
-            Self::FactorUnfit => locale.t("error.factor-unfit"),
-            Self::FactorWrong => locale.t("error.factor-wrong"),
-            Self::FactorClosed => locale.t("error.factor-closed"),
-            Self::TotpUnconfirmed => locale.t("error.totp-unconfirmed"),
-            Self::PasskeyWrong => locale.t("error.passkey-wrong"),
-            Self::PasskeyUnverified => locale.t("error.passkey-unverified"),
-            Self::PasskeyKnown => locale.t("error.passkey-known"),
-            Self::PasskeysTooMany { max } => t!("error.passkeys-many", locale = code, max = max),
-            Self::PasskeyLabelUnfit => locale.t("error.passkey-label"),
-            Self::CaptchaMissing => locale.t("error.captcha-missing"),
-            Self::CaptchaWrong => locale.t("error.captcha-wrong"),
-            Self::NameUnfit { max } => t!("error.token-name", locale = code, max = max),
-            Self::ScopesMissing => locale.t("error.scopes-missing"),
-            Self::ScopesTooMany { max } => t!("error.scopes-many", locale = code, max = max),
-            Self::ScopesUnfit => locale.t("error.scopes-unfit"),
-            Self::ScopeUnknown { typed, nearest: Some(near) } => {
-                t!("error.scope-near", locale = code, it = typed, near = near)
-            }
-            Self::ScopeUnknown { typed, nearest: None } => {
-                t!("error.scope-unknown", locale = code, it = typed)
-            }
-            Self::ScopesRealms => locale.t("error.scopes-realms"),
-            Self::ExpiryUnfit { max } => t!("error.expiry-unfit", locale = code, max = max),
-            Self::ExpiryRequired { max } => t!("error.expiry-required", locale = code, max = max),
-        }
-    }
+messages! {
+    LoginMissing = "error.login-missing";
+    LoginLength { min: usize, max: usize } = "error.login-length";
+    LoginCharacters = "error.login-characters";
+    LoginTaken = "error.login-taken", CONFLICT;
+    PasswordMissing = "error.password-missing";
+    PasswordTooShort { min: usize } = "error.password-short";
+    PasswordTooLong { max: usize } = "error.password-long";
+    PasswordControl = "error.password-control";
+    PasswordUndefined = "error.password-undefined";
+    /// The password is on a list of common passwords, or as easy to guess.
+    PasswordGuessable = "error.password-guessable";
+    PasswordSameAsLogin = "error.password-is-login";
+    PasswordUnchanged = "error.password-unchanged";
+    CurrentPasswordMissing = "error.current-missing";
+    CurrentPasswordWrong = "error.current-wrong";
+    PhoneMissing = "error.phone-missing";
+    PhoneInvalid = "error.phone-invalid";
+    PhoneNotMobile = "error.phone-not-mobile";
+    CountryNotAllowed = "error.phone-country";
+    NoCodesSent = "error.phone-no-codes";
+    PhoneTaken = "error.phone-taken", CONFLICT;
+    /// Shown only to a user who has proved that the number is theirs.
+    NoAccount = "error.phone-no-account", NOT_FOUND;
+    CodeMissing = "error.code-missing";
+    CodeDigits = "error.code-digits";
+    /// The code is wrong, expired, used or was never sent.
+    CodeWrong = "error.code-wrong", UNAUTHORIZED;
+    /// A second factor: a code of an app, or a recovery code.
+    FactorMissing = "error.factor-missing";
+    FactorUnfit = "error.factor-unfit";
+    /// It is wrong, or was used before.
+    FactorWrong = "error.factor-wrong", UNAUTHORIZED;
+    /// Codes of the app are not compared from this browser any more.
+    FactorClosed = "error.factor-closed", UNAUTHORIZED;
+    /// The code is none of the app that is being set up.
+    TotpUnconfirmed = "error.totp-unconfirmed", UNAUTHORIZED;
+    /// A passkey that is not known, or whose answer is not accepted.
+    PasskeyWrong = "error.passkey-wrong", UNAUTHORIZED;
+    /// Its authenticator has not checked its user.
+    PasskeyUnverified = "error.passkey-unverified";
+    PasskeyKnown = "error.passkey-known", CONFLICT;
+    PasskeysTooMany { max: usize } = "error.passkeys-many";
+    PasskeyLabelUnfit = "error.passkey-label";
+    CaptchaMissing = "error.captcha-missing";
+    CaptchaWrong = "error.captcha-wrong";
+    /// A token's name: missing, too long, or with control characters.
+    NameUnfit { max: usize } = "error.token-name";
+    ScopesMissing = "error.scopes-missing";
+    ScopesTooMany { max: usize } = "error.scopes-many";
+    /// A scope is neither the name of a custom limit nor a part of the admin API.
+    ScopesUnfit = "error.scopes-unfit";
+    ScopeNear { it: String, near: String } = "error.scope-near";
+    ScopeUnknown { it: String } = "error.scope-unknown";
+    ScopesRealms = "error.scopes-realms";
+    ExpiryUnfit { max: u32 } = "error.expiry-unfit";
+    /// A token for the admin API has to expire within this many days.
+    ExpiryRequired { max: u32 } = "error.expiry-required";
 }
 
 impl Message {
@@ -180,20 +135,6 @@ impl Message {
         match error {
             PasswordError::Empty => Self::CurrentPasswordMissing,
             _ => Self::CurrentPasswordWrong,
-        }
-    }
-
-    const fn status(&self) -> StatusCode {
-        match self {
-            Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
-            Self::NoAccount => StatusCode::NOT_FOUND,
-            Self::CodeWrong
-            | Self::FactorWrong
-            | Self::FactorClosed
-            | Self::TotpUnconfirmed
-            | Self::PasskeyWrong => StatusCode::UNAUTHORIZED,
-            Self::PasskeyKnown => StatusCode::CONFLICT,
-            _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
 }
@@ -309,7 +250,7 @@ pub struct Words {
     /// The class of the box.
     pub tone: &'static str,
     pub title: &'static str,
-    /// Of a wait, only with its link: what else can be done by somebody who is not signed in.
+    /// What to do next. A wait has one only with its link: what somebody can do instead who is not signed in.
     pub text: &'static str,
     /// The path and the text of a link.
     pub link: Option<(&'static str, &'static str)>,

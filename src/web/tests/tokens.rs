@@ -81,7 +81,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, TokensPage)> {
     let none = || page(TokenNotice::None, TokenMakingForm::default());
     let typed =
         || TokenMakingForm { name: "<b>".into(), scopes: "reply <b>".into(), expires_days: "4.5".into() };
-    let unknown = Message::ScopeUnknown { typed: "<b>".into(), nearest: Some("reply".into()) };
+    let unknown = Message::ScopeNear { it: "<b>".into(), near: "reply".into() };
     let mut errors = FieldErrors::one(Field::Scopes, unknown);
     errors.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
     let mistaken = Layout { mistaken: true, ..layout() };
