@@ -286,35 +286,38 @@ impl From<GroupsError> for AccountProblem {
 }
 
 impl AccountProblem {
-    const fn status(&self) -> StatusCode {
+    /// Its status, the key of its text, and what that names.
+    fn row(&self) -> (StatusCode, &'static str, Option<&str>) {
+        const WRONG: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+        const CONFLICT: StatusCode = StatusCode::CONFLICT;
         match self {
-            Self::Form(problem) => problem.status(),
-            Self::NameWrong
-            | Self::GroupName(_)
-            | Self::TooManyGroups
-            | Self::Profile(_)
-            | Self::NoneChosen
-            | Self::NoAct => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::LastAdmin | Self::NoPassword | Self::OwnChosen | Self::NotThese(_) => StatusCode::CONFLICT,
+            Self::Form(problem @ FormProblem::ReasonMissing) => {
+                (problem.status(), "draft.reason-missing", None)
+            }
+            Self::Form(problem) => (problem.status(), "notice.expired-text", None),
+            Self::NameWrong => (WRONG, "accounts.delete-name-wrong", None),
+            Self::GroupName(name) => (WRONG, "accounts.group-wrong", Some(name)),
+            Self::TooManyGroups => (WRONG, "accounts.groups-too-many", None),
+            Self::Profile(ProfileError::Email) => (WRONG, "accounts.email-wrong", None),
+            Self::Profile(ProfileError::VerifiedNothing) => (WRONG, "accounts.email-missing", None),
+            Self::Profile(ProfileError::Name) => (WRONG, "accounts.name-wrong", None),
+            Self::NoneChosen => (WRONG, "accounts.chosen-nobody", None),
+            Self::NoAct => (WRONG, "accounts.chosen-no-act", None),
+            Self::LastAdmin => (CONFLICT, "accounts.last-admin", None),
+            Self::NoPassword => (CONFLICT, "accounts.needs-password", None),
+            Self::OwnChosen => (CONFLICT, "accounts.chosen-own", None),
+            Self::NotThese(names) => (CONFLICT, "accounts.chosen-not-these", Some(names)),
         }
     }
 
+    fn status(&self) -> StatusCode {
+        self.row().0
+    }
+
     fn text(&self, layout: &Layout) -> Cow<'static, str> {
-        match self {
-            Self::Form(FormProblem::ReasonMissing) => layout.t("draft.reason-missing"),
-            Self::Form(_) => layout.t("notice.expired-text"),
-            Self::NameWrong => layout.t("accounts.delete-name-wrong"),
-            Self::GroupName(name) => layout.with("accounts.group-wrong", name),
-            Self::TooManyGroups => layout.t("accounts.groups-too-many"),
-            Self::Profile(ProfileError::Email) => layout.t("accounts.email-wrong"),
-            Self::Profile(ProfileError::VerifiedNothing) => layout.t("accounts.email-missing"),
-            Self::Profile(ProfileError::Name) => layout.t("accounts.name-wrong"),
-            Self::NoneChosen => layout.t("accounts.chosen-nobody"),
-            Self::NoAct => layout.t("accounts.chosen-no-act"),
-            Self::LastAdmin => layout.t("accounts.last-admin"),
-            Self::NoPassword => layout.t("accounts.needs-password"),
-            Self::OwnChosen => layout.t("accounts.chosen-own"),
-            Self::NotThese(names) => layout.with("accounts.chosen-not-these", names),
+        match self.row() {
+            (_, key, Some(named)) => layout.with(key, named),
+            (_, key, None) => layout.t(key),
         }
     }
 }
