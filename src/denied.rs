@@ -1,5 +1,4 @@
-//! Why something was not done that may be done later: one type for every service, told in one place for pages
-//! and in one for calls.
+//! Why something was not done that may be done later: one type for every service, told by `Problem::denied`.
 
 use std::borrow::Cow;
 use std::time::Duration;

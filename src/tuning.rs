@@ -16,6 +16,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{self, Limits, LiveHandle, LiveSettings, Overridden};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::request_id;
 use crate::stop::StopSignal;
 use replay::PreviewService;
@@ -23,7 +24,6 @@ use replay::PreviewService;
 pub use crate::config::{
     BackendKind, CheckedEdit, Draft, DraftError, Edit, LiveSection, RefusedChange, SaveError, SavedEdit,
 };
-use crate::foundation::Foundation;
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
 pub use replay::{PreviewError, PreviewProgress, PreviewReport};

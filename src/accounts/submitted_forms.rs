@@ -64,7 +64,7 @@ pub struct FormTurn {
 }
 
 impl SubmittedForms {
-    /// `key` is the key of the hashes by which forms are recognised; every instance needs the same.
+    /// Forms are recognised by hashes under a key of which every instance needs the same.
     pub fn new(foundation: &Foundation, sessions: Sessions, halves: HalfSignIns) -> Self {
         let key = foundation.secrets.derive("web.form");
         let turns = WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE);

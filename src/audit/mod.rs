@@ -23,11 +23,11 @@ use metrics::Counter;
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::secret::SubKey;
 use crate::stop::StopSignal;
 
 pub use crate::config::AuditSettings as Settings;
-use crate::foundation::Foundation;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};
 use episodes::EpisodeTable;
 pub use event::{

@@ -24,7 +24,7 @@ use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
 use crate::web::http::{
     Actor, ApiRequest, Browser, CaptchaSolution, CountedAs, Field, FieldErrors, Locale, Message, Next,
-    PageRequest, Problem, SecretField, Wait, WebError, WebResult,
+    PageRequest, Problem, Refused, SecretField, Wait, WebError, WebResult,
 };
 use crate::web::session;
 
@@ -110,7 +110,7 @@ async fn send(
     locale: Locale,
     once: Option<String>,
     challenged: bool,
-) -> Result<SendReceipt, Problem> {
+) -> Result<SendReceipt, Refused> {
     let Actor { services, live, origin, .. } = by;
     let message = RequestedMessage {
         browser: Some(browser.bytes().to_vec()),
@@ -128,8 +128,8 @@ async fn send(
     };
     match sending {
         SendOutcome::Sent(sent) => Ok(sent),
-        SendOutcome::NotSent => Err(Problem::NotSent),
-        SendOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Message)),
+        SendOutcome::NotSent => Err(Problem::NotSent.into()),
+        SendOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Message).into()),
     }
 }
 
@@ -262,14 +262,14 @@ pub async fn send_step(
             let step = CodeStep { second: Some(second), ..CodeStep::asking(phone.as_str()) };
             Ok((step, Notice::None))
         }
-        Err(Problem::Throttled { retry_after, .. }) => {
+        Err(Refused(Problem::Throttled { retry_after, .. })) => {
             let mut step = step_of(fields, now);
             if let Some(second) = &mut step.second {
                 second.next_code = now.plus(retry_after);
             }
             Ok((step, Notice::too_many_codes(reply.until(retry_after))))
         }
-        Err(refusal) => Err(reply.refused(refusal).await),
+        Err(refusal) => reply.told(Err(refusal)).await,
     }
 }
 

@@ -32,7 +32,7 @@ use crate::web::http::page::with_wait;
 use crate::web::http::problem::InForm;
 use crate::web::http::row::{Checks, HandlerArgument};
 use crate::web::http::{
-    Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest, Problem,
+    Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest, Problem, Refused,
     SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
 };
 
@@ -162,10 +162,10 @@ impl FormReply<'_> {
     }
 
     /// What came of an action; its refusal as a page.
-    pub async fn told<T>(&self, outcome: Result<T, Problem>) -> Result<T, WebError> {
+    pub async fn told<T>(&self, outcome: Result<T, impl Into<Refused>>) -> Result<T, WebError> {
         match outcome {
             Ok(done) => Ok(done),
-            Err(problem) => Err(self.refused(problem).await),
+            Err(refusal) => Err(self.refused(refusal.into().0).await),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::captcha::CaptchaForm;
 use crate::login::PasskeyOutcome;
 use crate::web::http::describe::{self, ATTEMPT};
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Problem, WebResult,
+    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Problem, Refused, WebResult,
 };
 use crate::web::session::{UserBody, welcome_program};
 use crate::webauthn::Assertion;
@@ -29,16 +29,16 @@ pub fn parse(text: &str, errors: &mut FieldErrors) -> Option<Assertion> {
 }
 
 /// The account of a passkey that signs in alone.
-pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), Problem> {
+pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), Refused> {
     let (solved, browser) = (by.redeem().await?, by.browser());
     let from = (&by.origin, by.known());
     match by.services.factor_verifier.sign_in(by.live, shown, browser, from, solved).await? {
-        PasskeyOutcome::SignedIn(account, _) if by.is_refused(&account) => Err(Problem::Denied),
+        PasskeyOutcome::SignedIn(account, _) if by.is_refused(&account) => Err(Problem::Denied.into()),
         PasskeyOutcome::SignedIn(account, proof) => {
             Ok((*account, Proof { first: FirstFactor::Passkey, second: vec![proof] }))
         }
-        PasskeyOutcome::Wrong => Err(Problem::InvalidPasskey),
-        PasskeyOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Factor)),
+        PasskeyOutcome::Wrong => Err(Problem::InvalidPasskey.into()),
+        PasskeyOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Factor).into()),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewP
 use crate::web::http::extract;
 use crate::web::http::{
     Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next, PageRequest,
-    Problem, SecretField, ServicesData, WebResult,
+    Problem, Refused, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -64,7 +64,7 @@ async fn register(
     by: &Actor<'_>,
     (login, phone): &NewAccount,
     password: &SecretField,
-) -> Result<Box<Account>, Problem> {
+) -> Result<Box<Account>, Refused> {
     let solved = by.redeem().await?;
     let request = RegistrationRequest {
         login,
@@ -76,11 +76,11 @@ async fn register(
     };
     match by.services.registration.register(by.live, request).await? {
         RegistrationOutcome::Made(account) => Ok(account),
-        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken),
-        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken),
-        RegistrationOutcome::WrongCode => Err(Problem::InvalidCode),
-        RegistrationOutcome::Unfit(unfit) => Err(Problem::at(Field::Password, unfit.into())),
-        RegistrationOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Account)),
+        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken.into()),
+        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken.into()),
+        RegistrationOutcome::WrongCode => Err(Problem::InvalidCode.into()),
+        RegistrationOutcome::Unfit(unfit) => Err(Problem::at(Field::Password, unfit.into()).into()),
+        RegistrationOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Account).into()),
     }
 }
 

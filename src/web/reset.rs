@@ -17,7 +17,7 @@ use crate::web::form::{FormReach, FormReply, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set_all;
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest, Problem,
+    Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest, Problem, Refused,
     SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{SECOND_STEP, begin_half, factor_required};
@@ -46,7 +46,7 @@ async fn reset(
     new_password: &SecretField,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
-) -> Result<HttpResponse, Problem> {
+) -> Result<HttpResponse, Refused> {
     let solved = by.redeem().await?;
     let entry = by.entry(phone, code, solved);
     match by.services.by_code.reset(by.live, entry, new_password.expose()).await {
@@ -58,7 +58,7 @@ async fn reset(
         Err(CodeRefusal::FactorMissing(account, hash)) => {
             let (first, then) = (FirstFactor::Code, ("/login", Some(&hash)));
             let begun = begin_half(by.sender, by.services, &account, first, then, half).await?;
-            begun.ok_or(Problem::InvalidCode)
+            Ok(begun.ok_or(Problem::InvalidCode)?)
         }
         Err(refusal) => Err(refusal.into()),
     }

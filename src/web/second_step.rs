@@ -26,7 +26,7 @@ use crate::web::http::locale::span_in_words;
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
     Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next, PageRequest,
-    Problem, SecretField, Services, ServicesData, WebError, WebResult,
+    Problem, Refused, SecretField, Services, ServicesData, WebError, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{SECOND_STEP, UserBody, begin};
@@ -109,7 +109,7 @@ fn parse_guess(
 }
 
 /// The factor, if the guess was right.
-async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, Problem> {
+async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, Refused> {
     let solved = by.redeem().await?;
     let (field, message) = match guess {
         FactorGuess::Passkey(..) => (Field::Passkey, Message::PasskeyWrong),
@@ -120,11 +120,11 @@ async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<
     let request = FactorRequest { account, guess, browser, origin, devices, solved };
     match by.services.factor_verifier.check(by.live, request).await? {
         FactorOutcome::Proved(proof) => Ok(proof),
-        FactorOutcome::Wrong => Err(Problem::InvalidFactor { field, message }),
+        FactorOutcome::Wrong => Err(Problem::InvalidFactor { field, message }.into()),
         FactorOutcome::Closed => {
-            Err(Problem::InvalidFactor { field: Field::Code, message: Message::FactorClosed })
+            Err(Problem::InvalidFactor { field: Field::Code, message: Message::FactorClosed }.into())
         }
-        FactorOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Factor)),
+        FactorOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Factor).into()),
     }
 }
 
@@ -142,7 +142,7 @@ pub async fn step_up(
     by: &Actor<'_>,
     account: &Account,
     shown: StepUp,
-) -> Result<Option<FactorProof>, Problem> {
+) -> Result<Option<FactorProof>, Refused> {
     match shown {
         StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
         StepUp::Code(phone, code) => {

@@ -13,8 +13,8 @@ use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, p
 use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Flash, PageRequest, Problem, SecretField, ServicesData,
-    WebResult,
+    Actor, ApiRequest, CaptchaSolution, CountedAs, Flash, PageRequest, Problem, Refused, SecretField,
+    ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -32,7 +32,7 @@ pub struct CodeLoginBody {
 }
 
 /// The account, and whether it was created now.
-async fn sign_in(by: &Actor<'_>, (phone, code): (Phone, SmsCode)) -> Result<(Box<Account>, bool), Problem> {
+async fn sign_in(by: &Actor<'_>, (phone, code): (Phone, SmsCode)) -> Result<(Box<Account>, bool), Refused> {
     let solved = by.redeem().await?;
     Ok(by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await?)
 }
@@ -89,5 +89,6 @@ pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), parsed).await;
     let (account, _) = call.told(FORM, signed_in).await?;
     let response = welcome_program(&call, &account, FirstFactor::Code, HttpResponse::Ok()).await?;
-    Ok(call.with_quota(CountedAs::Guess, response.ok_or(Problem::InvalidCode)?, None))
+    let response = call.told(FORM, response.ok_or(Problem::InvalidCode)).await?;
+    Ok(call.with_quota(CountedAs::Guess, response, None))
 }

@@ -1,5 +1,5 @@
-//! What a form and a call of the API ask for alike: who asks, and the steps that the actions share. `FormReply::refused` tells
-//! a refusal by a form, `ApiRequest::refused` by the details of the problem.
+//! What a form and a call of the API ask for alike: who asks, and the steps that the actions share. `FormReply::told` tells a
+//! refusal by a form, `ApiRequest::told` by the details of the problem.
 
 use std::sync::Arc;
 
@@ -27,6 +27,16 @@ pub struct Actor<'a> {
     asker: ChallengeContext<'a>,
     known: KnownDevices,
     answer: Option<CaptchaAnswer<'a>>,
+}
+
+/// Why an action did not happen. It is no answer yet: `ApiRequest::told` and `FormReply::told` make one of it, with the
+/// challenge and the limits of its row.
+pub struct Refused(pub Problem);
+
+impl<P: Into<Problem>> From<P> for Refused {
+    fn from(problem: P) -> Self {
+        Self(problem.into())
+    }
 }
 
 impl From<CodeRefusal> for Problem {
@@ -85,12 +95,12 @@ impl<'a> Actor<'a> {
     }
 
     /// Whether a challenge was solved with the request.
-    pub async fn redeem(&self) -> Result<bool, Problem> {
+    pub async fn redeem(&self) -> Result<bool, Refused> {
         let Some(answer) = self.answer else { return Ok(false) };
         match self.asker.redeem(self.services, self.live, answer).await {
             Some(RedeemResult::Solved) => Ok(true),
-            Some(RedeemResult::Busy) => Err(Problem::CaptchaBusy),
-            None | Some(_) => Err(Problem::CaptchaInvalid),
+            Some(RedeemResult::Busy) => Err(Problem::CaptchaBusy.into()),
+            None | Some(_) => Err(Problem::CaptchaInvalid.into()),
         }
     }
 
@@ -100,16 +110,16 @@ impl<'a> Actor<'a> {
         (login, password): (Username, Password),
         field: Option<Field>,
         solved: bool,
-    ) -> Result<Box<SignedInOwner>, Problem> {
+    ) -> Result<Box<SignedInOwner>, Refused> {
         let (origin, devices) = (self.origin.clone(), self.known.clone());
         let denied = self.sender.is_denied(self.live);
         let attempt = SignInAttempt { login, password, origin, devices, denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
             SignInOutcome::Rejected { captcha_required } => {
-                Err(Problem::InvalidCredentials { captcha_required, field })
+                Err(Problem::InvalidCredentials { captcha_required, field }.into())
             }
-            SignInOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Password)),
+            SignInOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Password).into()),
         }
     }
 
@@ -120,10 +130,10 @@ impl<'a> Actor<'a> {
         account: &Account,
         password: Password,
         field: Field,
-    ) -> Result<(Box<SignedInOwner>, bool), Problem> {
+    ) -> Result<(Box<SignedInOwner>, bool), Refused> {
         let solved = self.redeem().await?;
         if !self.services.sign_in.is_open_to(self.live, account, &self.known).await? {
-            return Err(Problem::PasswordDisabled);
+            return Err(Problem::PasswordDisabled.into());
         }
         let owner = self.try_password((account.login.clone(), password), Some(field), solved).await?;
         Ok((owner, solved))

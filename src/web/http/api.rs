@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::DeniedRule;
-use crate::web::http::action::Actor;
+use crate::web::http::action::{Actor, Refused};
 use crate::web::http::challenge::{CaptchaBody, ChallengeContext};
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
@@ -136,10 +136,14 @@ impl ApiRequest {
     }
 
     /// What came of an action; its refusal as a problem.
-    pub async fn told<T>(&self, form: CaptchaForm, outcome: Result<T, Problem>) -> Result<T, WebError> {
+    pub async fn told<T>(
+        &self,
+        form: CaptchaForm,
+        outcome: Result<T, impl Into<Refused>>,
+    ) -> Result<T, WebError> {
         match outcome {
             Ok(done) => Ok(done),
-            Err(problem) => Err(self.refused(form, problem).await),
+            Err(refusal) => Err(self.refused(form, refusal.into().0).await),
         }
     }
 

@@ -75,7 +75,7 @@ pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
         };
     }
     // An app without an Edge (a test of one part) still answers in HTML.
-    let title = crate::web::Locale::default().t(kind.row().1);
+    let title = crate::web::Locale::default().t(kind.title());
     HttpResponse::build(kind.status())
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")))
         .body(format!("<!doctype html><title>{title}</title><h1>{title}</h1>"))

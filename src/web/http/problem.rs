@@ -547,7 +547,7 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// Its status, its title and its text.
     #[rustfmt::skip]
-    pub const fn row(self) -> (S, &'static str, &'static str) {
+    const fn row(self) -> (S, &'static str, &'static str) {
         match self {
             Self::BadRequest => (S::BAD_REQUEST, "page-error.bad-request-title", "page-error.bad-request-text"),
             Self::Forbidden => (S::FORBIDDEN, "page-error.forbidden-title", "page-error.forbidden-text"),
@@ -567,6 +567,14 @@ impl ErrorKind {
 
     pub const fn status(self) -> S {
         self.row().0
+    }
+
+    pub const fn title(self) -> &'static str {
+        self.row().1
+    }
+
+    pub const fn text(self) -> &'static str {
+        self.row().2
     }
 
     /// The page of a refusal whose row names none.

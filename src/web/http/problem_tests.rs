@@ -105,3 +105,11 @@ fn the_documentation_lists_every_problem_at_its_status() {
         assert!(listed, "docs/api.md lists no {name} at {}", kind.status);
     }
 }
+
+#[test]
+fn rows_of_one_name_have_one_status_and_one_title() {
+    for kind in KIND_OF_ROWS {
+        let first = kind_named(kind.name).unwrap();
+        assert_eq!((first.status, first.title), (kind.status, kind.title), "{}", kind.name);
+    }
+}
