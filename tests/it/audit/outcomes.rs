@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{events, told};
 use crate::sign_in::slot_in_flight;
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::limits::NOON;
 use crate::support::setup::max;
-use crate::throttle::NOON;
 
 const WRONG: &str = "a wrong password";
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@ use gatehouse::clock::Clock;
 use gatehouse_limiter::*;
 
 use crate::support::app::{Store, TestApp};
+use crate::support::limits::{fresh_id, limit, limiter, sliding};
 use crate::support::redis::{RedisServer, until};
 use crate::support::redis_group::{RedisCluster, SentinelTrio};
-use crate::throttle::rig::{fresh_id, limit, limiter, sliding};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,12 +7,12 @@ use gatehouse::clock::Clock;
 use gatehouse_limiter::*;
 
 use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::limits::{limit, limiter, sliding};
 use crate::support::process::Home;
 use crate::support::redis::RedisServer;
 use crate::support::redis_group::RedisCluster;
 use crate::support::setup::Setup;
 use crate::support::until;
-use crate::throttle::rig::{limit, limiter, sliding};
 
 const WRONG: &str = "a wrong password";
 const HOUR: Duration = Duration::from_secs(3600);

@@ -10,9 +10,8 @@ use gatehouse_limiter::*;
 use tokio::time::Instant;
 
 use super::proxy::{Proxy, Way};
+use crate::support::limits::{NOON, limit, limiter, sliding};
 use crate::support::redis::RedisServer;
-use crate::throttle::NOON;
-use crate::throttle::rig::{limit, limiter, sliding};
 
 const TIMEOUT: Duration = Duration::from_millis(100);
 /// The goal is 150 ms for a failure and 300 ms for the recovery; a loaded machine needs more.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use gatehouse::clock::Clock;
 use gatehouse_limiter::*;
 
+use crate::support::limits::{NOON, limit, limiter, sliding};
 use crate::support::redis::RedisServer;
-use crate::throttle::NOON;
-use crate::throttle::rig::{limit, limiter, sliding};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Longer than opening all the connections among which a test looks for its own.

@@ -21,9 +21,9 @@ use tokio::sync::Semaphore;
 pub use super::fakes::*;
 pub use crate::support::app::Store;
 use crate::support::database::TestDatabase;
+use crate::support::limits::NOON;
 use crate::support::redis::RedisServer;
 use crate::support::steered::SteeredClock;
-use crate::throttle::NOON;
 
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const MINUTE: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@ use std::time::Duration;
 /// Longer than a loaded machine takes.
 const MOST: Duration = Duration::from_secs(60);
 
+pub mod answer;
 pub mod app;
 pub mod authenticator;
 pub mod authority;
@@ -14,6 +15,7 @@ pub mod dovecot;
 pub mod fast_cgi;
 pub mod hanging;
 pub mod kannel;
+pub mod limits;
 #[cfg(feature = "nacos")]
 pub mod nacos;
 pub mod ports;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::sync::{Mutex, PoisonError};
 
-use gatehouse::entropy::Entropy;
+use gatehouse_limiter::entropy::Entropy;
 
 /// Linux gives 32768 and above to outgoing connections (ip_local_port_range).
 const FIRST: u16 = 10_000;

@@ -15,7 +15,7 @@ use super::steered::SteeredClock;
 pub const MASTER: &str = "windows";
 const SLOTS: u16 = 16_384;
 /// No node is ever suspected: for tests whose clock jumps by days.
-const NEVER_MS: u64 = 100_000_000_000;
+pub const NEVER_MS: u64 = 100_000_000_000;
 
 /// Three masters, and a replica for each.
 pub struct RedisCluster {
@@ -25,11 +25,6 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// All nodes use this clock, which must start a while before the time that the test begins at.
-    pub fn steered(clock: &SteeredClock) -> Self {
-        Self::start(Some(clock), NEVER_MS, &[], None)
-    }
-
     /// A node that does not answer for that long is replaced. `options` are those of `redis-server`.
     pub fn failing_over(after: Duration, options: &[&str]) -> Self {
         Self::start(None, after.as_millis() as u64, options, None)
@@ -40,7 +35,8 @@ impl RedisCluster {
         Self::start(None, NEVER_MS, &[], Some(tls))
     }
 
-    fn start(
+    /// If there is a clock, all nodes use it; it must start a while before the time that the test begins at.
+    pub fn start(
         clock: Option<&SteeredClock>,
         timeout_ms: u64,
         options: &[&str],
@@ -127,21 +123,6 @@ impl RedisCluster {
         format!("rediss-cluster://{}", hosts.join(","))
     }
 
-    pub fn connection(&self) -> redis::cluster::ClusterConnection {
-        let nodes = self.nodes.iter().map(RedisServer::url);
-        redis::cluster::ClusterClient::new(nodes).unwrap().get_connection().unwrap()
-    }
-
-    /// Deletes everything.
-    pub fn flush(&self) {
-        for node in &self.nodes {
-            let mut link = node.connection();
-            if node.replication("role") == "master" {
-                redis::cmd("FLUSHALL").query::<()>(&mut link).unwrap();
-            }
-        }
-    }
-
     /// The master that has this key.
     pub fn master_of(&self, key: &str) -> usize {
         let slot: u16 = cluster(&mut self.nodes[0].connection(), &["KEYSLOT", key]);
@@ -163,11 +144,6 @@ pub struct SentinelTrio {
 }
 
 impl SentinelTrio {
-    /// The servers use this clock, the Sentinels the real one.
-    pub fn steered(clock: &SteeredClock) -> Self {
-        Self::start(Some(clock), &[], None)
-    }
-
     /// `options` are those of the two servers.
     pub fn with(options: &[&str]) -> Self {
         Self::start(None, options, None)
@@ -178,7 +154,8 @@ impl SentinelTrio {
         Self::start(None, &[], Some(tls))
     }
 
-    fn start(clock: Option<&SteeredClock>, options: &[&str], tls: Option<&RedisTls>) -> Self {
+    /// If there is a clock, the servers use it, and the Sentinels the real one.
+    pub fn start(clock: Option<&SteeredClock>, options: &[&str], tls: Option<&RedisTls>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let tls_port = free_port();
         let server = |of: Option<u16>, tls_port: u16| {

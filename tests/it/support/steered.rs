@@ -1,12 +1,13 @@
 //! A wall clock for another process: a file from which a preloaded library reads the time.
 
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use gatehouse::clock::Micros;
+use gatehouse_limiter::clock::Micros;
 
 pub struct SteeredClock {
     file: tempfile::NamedTempFile,
@@ -49,17 +50,19 @@ impl SteeredClock {
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/steered_clock.c");
-        let state = blake3::hash(include_bytes!("steered_clock.c")).to_hex();
+        let source = include_bytes!("steered_clock.c");
+        let state = blake3::hash(source).to_hex();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let library = folder.join(format!("steered_clock-{}.so", &state[..16]));
         if library.exists() {
             return library;
         }
         let draft = folder.join(format!("steered_clock.{}.so", std::process::id()));
-        let compiled =
-            Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&draft).arg(source).status();
-        assert!(compiled.expect("a C compiler (Debian: apt-get install gcc)").success());
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-shared", "-fPIC", "-x", "c", "-", "-o"]).arg(&draft).stdin(Stdio::piped());
+        let mut compiler = compiler.spawn().expect("a C compiler (Debian: apt-get install gcc)");
+        compiler.stdin.take().unwrap().write_all(source).unwrap();
+        assert!(compiler.wait().unwrap().success());
         std::fs::rename(&draft, &library).unwrap();
         library
     })

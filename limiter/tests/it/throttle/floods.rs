@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::acts::*;
 use super::rig::*;
-use gatehouse::clock::Micros;
+use gatehouse_limiter::clock::Micros;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -17,7 +17,7 @@ use gatehouse_limiter::{Rule, RuleAction, WindowStore};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 
-use crate::support::app::{Answer, http};
+use crate::support::answer::{Answer, http};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

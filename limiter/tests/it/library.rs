@@ -12,7 +12,7 @@ fn built_with(features: &str) -> BTreeSet<String> {
     let told = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
         .args(["--features", features, "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("limiter/Cargo.toml"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .output()
         .unwrap();
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
@@ -57,7 +57,7 @@ fn as_a_middleware_on_redis_it_needs_so_many_crates() {
 fn the_package_carries_its_scripts() {
     let told = Command::new(env!("CARGO"))
         .args(["package", "--list", "--allow-dirty", "--offline", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("limiter/Cargo.toml"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .output()
         .unwrap();
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::clock::Micros;
+use gatehouse_limiter::clock::Micros;
 use gatehouse_limiter::*;
 use jiff::tz::TimeZone;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use gatehouse::clock::Clock;
+use gatehouse_limiter::clock::Clock;
 use gatehouse_limiter::middleware::RateLimit;
 use gatehouse_limiter::middleware::{Outage, subject};
 use gatehouse_limiter::{Limiter, RedisStore};

@@ -1,19 +1,15 @@
 //! A store and its clock, controlled by a test.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gatehouse::clock::{Clock, Micros};
-use gatehouse::entropy::Entropy;
-use gatehouse::secret::MasterKey;
+use gatehouse_limiter::clock::{Clock, Micros};
+use gatehouse_limiter::entropy::Entropy;
 use gatehouse_limiter::*;
 
+pub use crate::support::limits::*;
 use crate::support::redis::RedisServer;
-use crate::support::redis_group::{RedisCluster, SentinelTrio};
+use crate::support::redis_group::{NEVER_MS, RedisCluster, SentinelTrio};
 use crate::support::steered::SteeredClock;
-
-/// 2026-03-01 12:00:00 UTC, an even second.
-pub const NOON: Micros = Micros(1_772_366_400_000_000);
 
 pub trait Rig {
     type Store: WindowStore + 'static;
@@ -91,11 +87,18 @@ impl Servers for RedisCluster {
     }
 
     fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
-        command.query(&mut self.connection()).unwrap()
+        let nodes = self.nodes.iter().map(RedisServer::url);
+        let client = redis::cluster::ClusterClient::new(nodes).unwrap();
+        command.query(&mut client.get_connection().unwrap()).unwrap()
     }
 
     fn flush(&self) {
-        self.flush();
+        for node in &self.nodes {
+            let mut link = node.connection();
+            if node.replication("role") == "master" {
+                redis::cmd("FLUSHALL").query::<()>(&mut link).unwrap();
+            }
+        }
     }
 }
 
@@ -137,7 +140,7 @@ impl RedisRig<RedisCluster> {
     pub async fn cluster() -> Self {
         // A cluster waits for two seconds of its clock before it accepts writes.
         let clock = SteeredClock::at(NOON.minus(Duration::from_secs(3600)));
-        let cluster = RedisCluster::steered(&clock);
+        let cluster = RedisCluster::start(Some(&clock), NEVER_MS, &[], None);
         clock.set(NOON);
         Self::of(cluster, clock).await
     }
@@ -146,7 +149,7 @@ impl RedisRig<RedisCluster> {
 impl RedisRig<SentinelTrio> {
     pub async fn sentinels() -> Self {
         let clock = SteeredClock::at(NOON);
-        Self::of(SentinelTrio::steered(&clock), clock).await
+        Self::of(SentinelTrio::start(Some(&clock), &[], None), clock).await
     }
 }
 
@@ -198,29 +201,9 @@ pub async fn connected(url: &str, clock: &Clock) -> RedisStore {
     store
 }
 
-pub fn limiter<S: WindowStore + 'static>(store: S) -> Limiter<S> {
-    Limiter::new(store, MasterKey::from_bytes([1; 32]).derive("test.subject"), &Entropy::Os)
-}
-
 /// A limiter whose logs no other has: what another case still has in flight writes to its own.
 fn limiter_apart<S: WindowStore + 'static>(store: S) -> Limiter<S> {
-    Limiter::new(store, MasterKey::from_bytes(Entropy::Os.bytes()).derive("test.subject"), &Entropy::Os)
-}
-
-/// For cases in which the id of a hit does not matter, as long as it is new. Ids increase, so that of two
-/// hits in one microsecond every store treats the first as the older.
-pub fn fresh_id() -> HitId {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let [_, _, id @ ..] = NEXT.fetch_add(1, Ordering::SeqCst).to_be_bytes();
-    HitId(id)
-}
-
-pub fn sliding(max: u32, window: Duration) -> Rule {
-    Rule::sliding(max, window, RuleAction::Block)
-}
-
-pub fn limit(name: &str, rules: &[Rule]) -> Limit {
-    Limit::new(name, rules.to_vec(), LimitMode::Enforce).unwrap()
+    Limiter::new(store, SubKey::random(&Entropy::Os), &Entropy::Os)
 }
 
 /// Each case becomes a test on each store in this process or on one server; the groups of servers run all cases

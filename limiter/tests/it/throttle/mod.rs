@@ -10,5 +10,3 @@ mod model;
 mod reading;
 mod restoring;
 pub mod rig;
-
-pub use rig::NOON;

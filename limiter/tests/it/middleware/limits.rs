@@ -200,7 +200,7 @@ async fn an_answer_of_ones_own_is_told_with_how_long_to_wait() {
     });
     let site = Site::behind(rate);
     site.get("/articles").await;
-    let http = crate::support::app::http().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let http = crate::support::answer::http().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let refused = http.get(format!("{}/articles", site.url)).send().await.unwrap();
     let header = |name: &str| refused.headers()[name].to_str().unwrap();
     assert_eq!((refused.status().as_u16(), header("location")), (302, "/wait-for-one"));
