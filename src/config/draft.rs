@@ -133,16 +133,16 @@ pub(super) struct Candidate {
 #[derive(Debug, Clone)]
 pub struct CheckedEdit {
     pub(super) edit: Edit,
-    read: ReadEdit,
+    read: Box<ReadEdit>,
     /// The document that it was checked in.
     pub(super) base: Fingerprint,
-    pub(super) candidate: Candidate,
+    pub(super) candidate: Box<Candidate>,
 }
 
 impl CheckedEdit {
     pub(super) fn new(edit: Edit, base: &EditBase<'_>) -> Result<Self, SaveError> {
-        let read = ReadEdit::read(&edit, base).map_err(SaveError::Invalid)?;
-        let candidate = read.put_into(base.source, base.document)?;
+        let read = Box::new(ReadEdit::read(&edit, base).map_err(SaveError::Invalid)?);
+        let candidate = Box::new(read.put_into(base.source, base.document)?);
         Ok(Self { edit, read, base: Fingerprint::of(base.document.as_bytes()), candidate })
     }
 
