@@ -20,7 +20,8 @@
 //! password is void (`is_void`): its slot is refunded, and it tries again as a stranger.
 //!
 //! Whether the store or the record decides is the state of `InFlightAttempts` (slot.rs); the record's decisions
-//! are in outage.rs, the way back to the store in return_to_store.rs. While the store is up neither file plays a part.
+//! are in outage.rs, the way back to the store in return_to_store.rs. While the store is up, the one only refuses after a key
+//! was given up, and the other only names the windows.
 
 mod counting;
 mod failure_record;

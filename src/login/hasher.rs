@@ -261,8 +261,8 @@ impl PasswordHasher {
         *self.0.timing.read()
     }
 
-    /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest;
-    /// How long jobs have waited; None if there were none.
+    /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest; None if
+    /// there were none.
     pub fn waited(&self) -> Option<Duration> {
         self.0.workers.waited()
     }

@@ -181,7 +181,10 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         let (Some(path), Caller::Admin(kind, opens)) = (row.path.strip_prefix(API), row.caller) else {
             continue;
         };
-        let (_, reads, changes) = scopes.iter().find(|(known, ..)| *known == path).expect(path);
+        let (_, reads, changes) = scopes
+            .iter()
+            .find(|(known, ..)| *known == path)
+            .unwrap_or_else(|| panic!("add {path} to `scopes` above"));
         let wanted = if method == "GET" { reads } else { changes };
         let opens: Vec<&str> = opens.iter().map(|scope| scope.into_str()).collect();
         assert_eq!(opens.join(" "), **wanted, "{method} {path}");
@@ -189,7 +192,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         assert_eq!(kind == AccessKind::Change, password, "{method} {path}");
         asked += 1;
     }
-    assert_eq!(asked, 28);
+    assert_eq!(asked, 28, "calls of administrators that take a token or a password");
 }
 
 /// Written apart from the rows: what a refused network reaches.

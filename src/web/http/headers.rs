@@ -71,7 +71,7 @@ impl SecurityHeaders {
     }
 }
 
-/// For `wrap(from_fn(secure))`, outermost, so that answers of other middleware get the headers, too.
+/// For `wrap(from_fn(secure))`, inside `observe`, so that answers of other middleware get the headers, too.
 pub async fn secure<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,

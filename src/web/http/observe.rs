@@ -51,7 +51,7 @@ impl Handles {
     }
 }
 
-/// For `wrap(from_fn(observe))`, outermost, so that every answer has its id.
+/// For `wrap(from_fn(observe))`, inside `one_at_a_time` alone, so that every answer has its id.
 pub async fn observe<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
