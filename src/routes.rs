@@ -64,12 +64,14 @@ macro_rules! call {
     };
 }
 
-/// The table. The first path that fits a request is the one that it is for.
+/// The table. The first path that fits a request is the one that it is for, and each before it is compared: what a proxy
+/// asks at every request of an application comes first.
 pub fn table() -> Vec<Row> {
-    let rows = sign_in_pages().into_iter().chain(account_pages().into_iter().map(Row::known));
+    let rows = at_hosts().into_iter().map(Row::spared).chain(sign_in_pages());
+    let rows = rows.chain(account_pages().into_iter().map(Row::known));
     let rows = rows.chain(console().into_iter().map(Row::known)).chain(calls());
     let rows = rows.chain(admin_calls().into_iter().map(Row::known)).chain(program_calls());
-    rows.chain(provider()).chain(at_hosts().into_iter().map(Row::spared)).chain(others()).collect()
+    rows.chain(provider()).chain(others()).collect()
 }
 
 const POST: &[Method] = &[Method::POST];
