@@ -174,7 +174,7 @@ impl CheckedEdit {
             }
             _ => {
                 let merged = read.put_into(source, &text);
-                // As it was checked, if the document does not take it.
+                // If the document does not take it, the draft is shown as it was checked.
                 let document = merged.as_ref().map_or(&self.candidate.document, |merged| &merged.document);
                 (section.text_in(&text), section.toml(document))
             }
@@ -582,7 +582,7 @@ pub enum SaveError {
 }
 
 impl SaveError {
-    /// As mistakes of a draft that is only tried.
+    /// Tells the error as mistakes, for a draft that is only tried.
     pub fn into_errors(self) -> Vec<DraftError> {
         match self {
             Self::Invalid(errors) => errors,

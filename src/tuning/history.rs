@@ -118,7 +118,7 @@ impl Tuning {
         Ok(rows.into_iter().map(origin).collect())
     }
 
-    /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
+    /// Finds a change by its id. PostgreSQL accepts no NUL in a text, and no id contains
     /// one.
     pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
         const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps,

@@ -23,8 +23,8 @@ use crate::web::http::extract;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
 use crate::web::http::{
-    Actor, ApiRequest, Browser, CaptchaSolution, CountedAs, Field, FieldErrors, Locale, Message, Next,
-    PageRequest, Problem, Refused, SecretField, Wait, WebError, WebResult,
+    ActionRefusal, Actor, ApiRequest, Browser, CaptchaSolution, CountedAs, Field, FieldErrors, Locale,
+    Message, Next, PageRequest, Problem, SecretField, Wait, WebError, WebResult,
 };
 use crate::web::session;
 
@@ -110,7 +110,7 @@ async fn send(
     locale: Locale,
     once: Option<String>,
     challenged: bool,
-) -> Result<SendReceipt, Refused> {
+) -> Result<SendReceipt, ActionRefusal> {
     let Actor { services, live, origin, .. } = by;
     let message = RequestedMessage {
         browser: Some(browser.bytes().to_vec()),
@@ -262,7 +262,7 @@ pub async fn send_step(
             let step = CodeStep { second: Some(second), ..CodeStep::asking(phone.as_str()) };
             Ok((step, Notice::None))
         }
-        Err(Refused(Problem::Throttled { retry_after, .. })) => {
+        Err(ActionRefusal(Problem::Throttled { retry_after, .. })) => {
             let mut step = step_of(fields, now);
             if let Some(second) = &mut step.second {
                 second.next_code = now.plus(retry_after);

@@ -32,8 +32,8 @@ use crate::web::http::page::with_wait;
 use crate::web::http::problem::InForm;
 use crate::web::http::row::{Checks, HandlerArgument};
 use crate::web::http::{
-    Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest, Problem, Refused,
-    SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
+    ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
+    Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebContext, WebError, WebResult,
 };
 
 pub use crate::web::http::message::Notice;
@@ -162,7 +162,7 @@ impl FormReply<'_> {
     }
 
     /// What came of an action; its refusal as a page.
-    pub async fn told<T>(&self, outcome: Result<T, impl Into<Refused>>) -> Result<T, WebError> {
+    pub async fn told<T>(&self, outcome: Result<T, impl Into<ActionRefusal>>) -> Result<T, WebError> {
         match outcome {
             Ok(done) => Ok(done),
             Err(refusal) => Err(self.refused(refusal.into().0).await),

@@ -11,7 +11,8 @@ use crate::captcha::CaptchaForm;
 use crate::login::PasskeyOutcome;
 use crate::web::http::describe::{self, ATTEMPT};
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Problem, Refused, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Problem,
+    WebResult,
 };
 use crate::web::session::{UserBody, welcome_program};
 use crate::webauthn::Assertion;
@@ -29,7 +30,7 @@ pub fn parse(text: &str, errors: &mut FieldErrors) -> Option<Assertion> {
 }
 
 /// The account of a passkey that signs in alone.
-pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), Refused> {
+pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), ActionRefusal> {
     let (solved, browser) = (by.redeem().await?, by.browser());
     let from = (&by.origin, by.known());
     match by.services.factor_verifier.sign_in(by.live, shown, browser, from, solved).await? {

@@ -22,8 +22,8 @@ use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::http::extract;
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next, PageRequest,
-    Problem, Refused, SecretField, ServicesData, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
+    PageRequest, Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -64,7 +64,7 @@ async fn register(
     by: &Actor<'_>,
     (login, phone): &NewAccount,
     password: &SecretField,
-) -> Result<Box<Account>, Refused> {
+) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem().await?;
     let request = RegistrationRequest {
         login,

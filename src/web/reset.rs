@@ -17,8 +17,8 @@ use crate::web::form::{FormReach, FormReply, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set_all;
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest, Problem, Refused,
-    SecretField, ServicesData, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
+    Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{SECOND_STEP, begin_half, factor_required};
 
@@ -46,7 +46,7 @@ async fn reset(
     new_password: &SecretField,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
-) -> Result<HttpResponse, Refused> {
+) -> Result<HttpResponse, ActionRefusal> {
     let solved = by.redeem().await?;
     let entry = by.entry(phone, code, solved);
     match by.services.by_code.reset(by.live, entry, new_password.expose()).await {

@@ -25,8 +25,8 @@ use crate::web::http::describe::{self, ATTEMPT, CurrentPassword};
 use crate::web::http::locale::span_in_words;
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next, PageRequest,
-    Problem, Refused, SecretField, Services, ServicesData, WebError, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
+    PageRequest, Problem, SecretField, Services, ServicesData, WebError, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{SECOND_STEP, UserBody, begin};
@@ -109,7 +109,7 @@ fn parse_guess(
 }
 
 /// The factor, if the guess was right.
-async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, Refused> {
+async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, ActionRefusal> {
     let solved = by.redeem().await?;
     let (field, message) = match guess {
         FactorGuess::Passkey(..) => (Field::Passkey, Message::PasskeyWrong),
@@ -142,7 +142,7 @@ pub async fn step_up(
     by: &Actor<'_>,
     account: &Account,
     shown: StepUp,
-) -> Result<Option<FactorProof>, Refused> {
+) -> Result<Option<FactorProof>, ActionRefusal> {
     match shown {
         StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
         StepUp::Code(phone, code) => {

@@ -18,8 +18,8 @@ use crate::web::form::{
 use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, CurrentPassword, UserName};
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next, PageRequest, Problem,
-    Refused, SecretField, ServicesData, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next,
+    PageRequest, Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::passkeys;
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
@@ -54,7 +54,7 @@ fn parse(login: &str, password: &SecretField, errors: &mut FieldErrors) -> Optio
     login.zip(errors.take(Field::Password, password))
 }
 
-async fn sign_in(by: &Actor<'_>, shown: (Username, Password)) -> Result<Box<SignedInOwner>, Refused> {
+async fn sign_in(by: &Actor<'_>, shown: (Username, Password)) -> Result<Box<SignedInOwner>, ActionRefusal> {
     let solved = by.redeem().await?;
     by.try_password(shown, None, solved).await
 }

@@ -13,7 +13,7 @@ use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, p
 use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
-    Actor, ApiRequest, CaptchaSolution, CountedAs, Flash, PageRequest, Problem, Refused, SecretField,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Flash, PageRequest, Problem, SecretField,
     ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
@@ -32,7 +32,10 @@ pub struct CodeLoginBody {
 }
 
 /// The account, and whether it was created now.
-async fn sign_in(by: &Actor<'_>, (phone, code): (Phone, SmsCode)) -> Result<(Box<Account>, bool), Refused> {
+async fn sign_in(
+    by: &Actor<'_>,
+    (phone, code): (Phone, SmsCode),
+) -> Result<(Box<Account>, bool), ActionRefusal> {
     let solved = by.redeem().await?;
     Ok(by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await?)
 }

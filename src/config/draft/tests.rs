@@ -3,7 +3,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use Sent::{Json, Toml};
+use SentSection::{Json, Toml};
 
 const DOCUMENT: &str = r#"# Ours, since 2024.
 [server]
@@ -43,13 +43,13 @@ fn limits_of(document: &str) -> String {
     LiveSection::Limits.text_in(document)
 }
 
-/// What a draft that is written here is, as it is sent.
-enum Sent<'a> {
+/// A draft of the limits, as a test writes it.
+enum SentSection<'a> {
     Toml(&'a str),
     Json(&'a serde_json::Value),
 }
 
-fn put(document: &str, draft: Sent<'_>, variables: &[(&str, &str)]) -> Result<String, SaveError> {
+fn put(document: &str, draft: SentSection<'_>, variables: &[(&str, &str)]) -> Result<String, SaveError> {
     let draft = match draft {
         Toml(text) => Draft::Toml(text.to_owned()),
         Json(value) => Draft::Json(value.clone()),

@@ -15,7 +15,7 @@ use crate::web::form::{FormReply, Notice};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, MobileNumber, NUMBER, PASSWORD};
 use crate::web::http::{
-    Actor, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem, Refused, SecretField,
+    ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem, SecretField,
     ServicesData, WebResult,
 };
 use crate::web::second_step::require_factor;
@@ -57,7 +57,7 @@ async fn set_phone(
     by: &Actor<'_>,
     account: &Account,
     ((phone, code), password): ((&Phone, &SmsCode), Password),
-) -> Result<(), Refused> {
+) -> Result<(), ActionRefusal> {
     let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
     Ok(by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await?)
 }

@@ -78,11 +78,11 @@ impl FactorRulesForm {
 
     fn read(pairs: &[(String, String)]) -> Self {
         #[derive(Deserialize)]
-        struct Sent {
+        struct CarriedSection {
             factors: FactorRulesForm,
         }
         // The page of an overtaken draft sends the section.
-        if let Ok(Sent { factors }) = toml::from_str(value(pairs, "toml")) {
+        if let Ok(CarriedSection { factors }) = toml::from_str(value(pairs, "toml")) {
             return factors;
         }
         let words = value(pairs, "require").split_whitespace().map(|word| word.trim_matches(','));

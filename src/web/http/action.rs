@@ -31,9 +31,9 @@ pub struct Actor<'a> {
 
 /// Why an action did not happen. It is no answer yet: `ApiRequest::told` and `FormReply::told` make one of it, with the
 /// challenge and the limits of its row.
-pub struct Refused(pub Problem);
+pub struct ActionRefusal(pub Problem);
 
-impl<P: Into<Problem>> From<P> for Refused {
+impl<P: Into<Problem>> From<P> for ActionRefusal {
     fn from(problem: P) -> Self {
         Self(problem.into())
     }
@@ -95,7 +95,7 @@ impl<'a> Actor<'a> {
     }
 
     /// Whether a challenge was solved with the request.
-    pub async fn redeem(&self) -> Result<bool, Refused> {
+    pub async fn redeem(&self) -> Result<bool, ActionRefusal> {
         let Some(answer) = self.answer else { return Ok(false) };
         match self.asker.redeem(self.services, self.live, answer).await {
             Some(RedeemResult::Solved) => Ok(true),
@@ -110,7 +110,7 @@ impl<'a> Actor<'a> {
         (login, password): (Username, Password),
         field: Option<Field>,
         solved: bool,
-    ) -> Result<Box<SignedInOwner>, Refused> {
+    ) -> Result<Box<SignedInOwner>, ActionRefusal> {
         let (origin, devices) = (self.origin.clone(), self.known.clone());
         let denied = self.sender.is_denied(self.live);
         let attempt = SignInAttempt { login, password, origin, devices, denied, solved };
@@ -130,7 +130,7 @@ impl<'a> Actor<'a> {
         account: &Account,
         password: Password,
         field: Field,
-    ) -> Result<(Box<SignedInOwner>, bool), Refused> {
+    ) -> Result<(Box<SignedInOwner>, bool), ActionRefusal> {
         let solved = self.redeem().await?;
         if !self.services.sign_in.is_open_to(self.live, account, &self.known).await? {
             return Err(Problem::PasswordDisabled.into());

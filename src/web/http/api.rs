@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::DeniedRule;
-use crate::web::http::action::{Actor, Refused};
+use crate::web::http::action::{ActionRefusal, Actor};
 use crate::web::http::challenge::{CaptchaBody, ChallengeContext};
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
@@ -139,7 +139,7 @@ impl ApiRequest {
     pub async fn told<T>(
         &self,
         form: CaptchaForm,
-        outcome: Result<T, impl Into<Refused>>,
+        outcome: Result<T, impl Into<ActionRefusal>>,
     ) -> Result<T, WebError> {
         match outcome {
             Ok(done) => Ok(done),

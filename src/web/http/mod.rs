@@ -25,7 +25,7 @@ pub mod row;
 pub mod services;
 pub mod theme;
 
-pub use action::{Actor, Refused};
+pub use action::{ActionRefusal, Actor};
 pub use api::{ApiRequest, CaptchaSolution};
 pub use brand::BrandFile;
 pub use challenge::{CaptchaBody, CaptchaChallenge, ChallengeContext};

@@ -59,7 +59,7 @@ struct RefusalRow {
 pub enum InForm {
     /// Nothing: it is passed on, and becomes the page of the refusal outside of the form.
     Page,
-    /// That page, as an answer of the form: if the form was sent twice, the first answer is still looked for.
+    /// The error page, answered by the form: if the form was sent twice, the first answer is still looked for.
     ErrorPage,
     Redirect(&'static str),
     Notice(Notice),

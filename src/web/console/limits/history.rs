@@ -134,8 +134,7 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 
 /// Saves a section of an earlier change again, and records that. The other sections stay as they are. A token restores
 /// limits only: what may write limits may not write another section by it.
-///
-/// None if there is no such change.
+/// Returns None if the history has no such change.
 async fn roll_back(
     admin: &Admin,
     (id, section): (&str, LiveSection),
