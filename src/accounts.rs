@@ -11,6 +11,7 @@ mod grants;
 mod half_sign_ins;
 mod id;
 mod import;
+mod invitations;
 mod list;
 mod passkeys;
 mod profiles;
@@ -51,6 +52,10 @@ pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
 pub use import::{
     ExportSource, ExportSystem, FirebaseHashConfig, ImportConflict, ImportFile, ImportMistake,
     ImportMistakes, ImportOutcome, ImportRow, ImportUnit, MOST_ROWS as MOST_IMPORTED,
+};
+pub use invitations::{
+    Acceptance, AccountsMade, INVITATION_LASTS, Invitation, InvitationEntry, InvitationId, InvitationToken,
+    Invitations, LONGEST_INVITATION, MOST_INVITED, NewInvitation,
 };
 pub use list::{
     AccountCursor, AccountKey, AccountPage, AccountRole, AccountSearch, AccountState, AccountTotals,
@@ -325,7 +330,7 @@ macro_rules! insert {
             .bind(i64::from($account.roles.admin))
             .bind(i64::from($account.must_change_password))
             .bind($account.created_at.0)
-            .bind($account.phone.as_ref().map(Phone::as_str))
+            .bind($account.phone.as_ref().map(crate::sms::Phone::as_str))
             .bind($since.map(|since: Micros| since.0))
     };
 }
@@ -358,6 +363,8 @@ pub enum ShownBy<'a> {
     PasswordFrom(i64, DeviceId),
     /// A code sent to the account's number proves it, and a second factor that is still there, if the account has any.
     Phone(&'a Phone, Option<&'a FactorProof>),
+    /// The link of an invitation to the account, which has no password yet.
+    Invitation(InvitationId),
 }
 
 const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
@@ -377,6 +384,11 @@ const SET_PROVEN: &str = concat!(
     factor_sql::proof_holds!("$2", "$4", "$5"),
     ") RETURNING password_version"
 );
+
+const SET_INVITED: &str = "UPDATE accounts SET password_hash = $1, password_version = password_version + 1
+    WHERE id = $2 AND password_hash IS NULL AND disabled_at IS NULL AND EXISTS (SELECT 1 FROM invitations i
+    WHERE i.id = $3 AND i.account = $2 AND i.password_version = accounts.password_version AND i.revoked_at IS NULL
+    AND i.expires_at > $4) RETURNING password_version";
 
 impl Accounts {
     /// Sets a password that the owner chose, and ends every session of the account in the same step: an
@@ -404,6 +416,8 @@ impl Accounts {
                 ShownBy::Phone(phone, by) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
                     .bind(phone.as_str()).bind(by.map(FactorProof::method))
                     .bind(by.and_then(|by| by.credential.as_deref())),
+                ShownBy::Invitation(id) => query_scalar(SET_INVITED).bind(phc.as_str()).bind(&account)
+                    .bind(id.to_string()).bind(self.clock.now().0),
             };
             set.fetch_optional(connection).await
         })?;

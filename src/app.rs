@@ -16,7 +16,7 @@ use gatehouse_limiter::{Eviction, MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use self::parts::{Base, SharedParts};
-use crate::accounts::{Accounts, Factors};
+use crate::accounts::{Accounts, Factors, Invitations};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl};
@@ -203,6 +203,16 @@ pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Resul
 /// Opens second factors, for commands that run no server.
 pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
     Ok(Factors::new(&open_foundation_for_command(settings, world).await?))
+}
+
+/// Opens invitations, for commands that run no server.
+pub async fn open_invitations(
+    settings: &Settings,
+    world: &TimeAndEntropy,
+) -> Result<Invitations, StartError> {
+    let foundation = open_foundation_for_command(settings, world).await?;
+    let Foundation { db, clock, entropy, .. } = foundation.clone();
+    Ok(Invitations::new(&foundation, Accounts::new(db, clock, entropy)))
 }
 
 /// Opens the keys that sign tokens, for commands that run no server.

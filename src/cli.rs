@@ -1,8 +1,9 @@
 //! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | admin end-sessions | accounts import |
-//! accounts imported | apps check | gate print | key | limits show`
+//! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show`
 
 mod accounts;
 mod apps;
+mod invitations;
 mod key;
 mod log;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use gatehouse::accounts::ExportSystem;
 use gatehouse::app::{self, StartError};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
@@ -51,7 +52,7 @@ enum Command {
     /// Manage administrators.
     #[command(subcommand)]
     Admin(AdminCommand),
-    /// Bring accounts from another system.
+    /// Bring accounts from another system, create them, and invite people.
     #[command(subcommand)]
     Accounts(AccountsCommand),
     /// Check the clients of OpenID Connect.
@@ -110,6 +111,45 @@ enum AccountsCommand {
     },
     /// Count the imported password hashes that no sign-in has replaced yet.
     Imported,
+    /// Create accounts without a password, all of them or none, and print the link of each, with which its owner sets one within 72 hours.
+    Create(CreateArguments),
+    /// Print another link for an account that has no password yet, or a link with which people create accounts.
+    Invite(InviteArguments),
+}
+
+#[derive(Args)]
+struct CreateArguments {
+    /// Usernames; - reads them from lines of standard input.
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// A group that they are in; may be repeated.
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// The mobile number of one account: a code sent to it signs in.
+    #[arg(long)]
+    phone: Option<String>,
+    /// The name of its owner, as applications show it.
+    #[arg(long)]
+    name: Option<String>,
+    /// The e-mail address of its owner.
+    #[arg(long)]
+    email: Option<String>,
+}
+
+#[derive(Args)]
+struct InviteArguments {
+    /// Username of an account without a password.
+    #[arg(value_name = "NAME", required_unless_present = "count")]
+    name: Option<String>,
+    /// How many accounts the link creates, with names of the holders' choice.
+    #[arg(long, conflicts_with = "name")]
+    count: Option<u32>,
+    /// How long that link is valid.
+    #[arg(long, value_name = "SPAN", default_value = "72h", conflicts_with = "name")]
+    expires_in: String,
+    /// A group of the accounts that it creates; may be repeated.
+    #[arg(long = "group", value_name = "GROUP", conflicts_with = "name")]
+    groups: Vec<String>,
 }
 
 #[derive(Subcommand)]
@@ -209,6 +249,13 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
             block_on(accounts::import(&loaded, &file, source.as_ref(), dry_run))?
         }
         Command::Accounts(AccountsCommand::Imported) => block_on(accounts::imported(&loaded))?,
+        Command::Accounts(AccountsCommand::Create(arguments)) => {
+            block_on(invitations::create(&loaded, arguments))?
+        }
+        Command::Accounts(AccountsCommand::Invite(arguments)) => {
+            read_live(&loaded)?;
+            block_on(invitations::invite(&loaded, arguments))?
+        }
         Command::Apps(AppsCommand::Check { name, login, password_stdin, ca_file }) => {
             read_live(&loaded)?;
             let how = (password_stdin, ca_file.as_deref());

@@ -17,8 +17,8 @@ use crate::accounts::AdminScope::{
 use crate::accounts::ProgramScope::{Guard, Relay, Verify};
 use crate::audit::Action;
 use crate::web::console::{
-    access as console_access, accounts, apps, confirm, event_search, events, factors, find, limits, lookup,
-    messages, overview, tokens,
+    access as console_access, accounts, apps, confirm, event_search, events, factors, find, invitations,
+    limits, lookup, messages, overview, tokens,
 };
 use crate::web::http::extract::{self, BODY_LIMIT};
 use crate::web::http::headers::{self, SecurityHeaders};
@@ -29,7 +29,7 @@ use crate::web::http::{Problem, Services, WebContext, access, assets, connection
 use crate::web::openapi::ApiDocument;
 use crate::web::{
     account, api_page, captcha, code, delivery_reports, gate, oidc, openapi, outbox, passkeys, programs,
-    register, reset, second_step, session, sign_in, sign_in_by_code, status,
+    register, reset, second_step, session, sign_in, sign_in_by_code, status, welcome,
 };
 
 /// A page of the console, or a form of it that asks for the password where it needs one. A call that no token opens.
@@ -94,6 +94,8 @@ fn sign_in_pages() -> Vec<Row> {
         Row::form("/logout", Anyone, session::logout).on("/account").known(),
         Row::get("/register", Anyone, register::show),
         Row::form("/register", Anyone, register::submit).attempts(Action::Register),
+        Row::get("/welcome/{token}", Anyone, welcome::show),
+        Row::form("/welcome/{token}", Anyone, welcome::submit).attempts(Action::Register),
     ]
 }
 
@@ -143,7 +145,11 @@ fn console() -> Vec<Row> {
         Row::get("/admin/accounts/{id}", CONSOLE, accounts::one),
         Row::form("/admin/accounts/{id}/groups", CONSOLE, accounts::set_groups).on("/admin/accounts"),
         Row::form("/admin/accounts/{id}/profile", CONSOLE, accounts::set_profile).on("/admin/accounts"),
+        Row::form("/admin/accounts/{id}/invite", CONSOLE, invitations::again).on("/admin/accounts"),
         Row::form("/admin/accounts/{id}/{act}", CONSOLE, accounts::act).on("/admin/accounts"),
+        Row::get("/admin/invitations", CONSOLE, invitations::show),
+        Row::form("/admin/invitations", CONSOLE, invitations::submit),
+        Row::form("/admin/invitations/revoke", CONSOLE, invitations::revoke).on("/admin/invitations"),
         Row::get("/admin/find", CONSOLE, find::show),
         Row::form("/admin/find", CONSOLE, find::find),
         Row::get("/admin", CONSOLE, overview::show),
@@ -186,6 +192,7 @@ fn calls() -> Vec<Row> {
         call!(HalfSignIn, second_step::api).known(),
         call!(MaybeMember, session::api_logout).known(),
         call!(Anyone, register::api).attempts(Action::Register),
+        call!(Anyone, welcome::api).attempts(Action::Register),
         call!(Session, session::api_show).known(),
         // Codes that prove a number to the account of a session are sent to who is refused, too.
         call!(MaybeMember, code::api)
@@ -226,12 +233,17 @@ fn admin_calls() -> Vec<Row> {
         call!(CHANGE_ACCOUNTS, lookup::api::enable_password).reads(BODY_LIMIT),
         call!(CONFIRMED, tokens::api_revoke),
         call!(READ_ACCOUNTS, accounts::api::list),
+        call!(CHANGE_ACCOUNTS, invitations::api_create),
         call!(READ_ACCOUNTS, accounts::api::show),
         call!(READ_ACCOUNTS, accounts::api::groups),
         call!(CHANGE_ACCOUNTS, accounts::api::set_groups),
         call!(CHANGE_ACCOUNTS, accounts::api::set_profile),
         call!(CHANGE_ACCOUNTS, accounts::api::clear_factors),
+        call!(CHANGE_ACCOUNTS, invitations::api_again),
         call!(CHANGE_ACCOUNTS, accounts::api::act),
+        call!(READ_ACCOUNTS, invitations::api_list),
+        call!(CHANGE_ACCOUNTS, invitations::api_invite),
+        call!(CHANGE_ACCOUNTS, invitations::api_revoke),
         call!(READ_EVENTS, messages::api_list),
         call!(READ_EVENTS, events::api::list),
         call!(READ_LIMITS, limits::api_show),

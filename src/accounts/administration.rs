@@ -102,6 +102,7 @@ impl AccountAct {
         const ASKED: &str = "DELETE FROM factor_policies WHERE account = $1";
         const PASSKEYS: &str = "DELETE FROM passkeys WHERE account = $1";
         const HALVES: &str = "DELETE FROM half_sign_ins WHERE account = $1";
+        const INVITATIONS: &str = "DELETE FROM invitations WHERE account = $1";
         const CONSENTS: &str = "DELETE FROM oidc_consents WHERE account = $1";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES, TRUSTED],
@@ -109,8 +110,20 @@ impl AccountAct {
                 &[SESSIONS, DEVICES, TRUSTED, PROVED, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES]
             }
             Self::Delete => &[
-                SESSIONS, DEVICES, TRUSTED, PROVED, SIGN_INS, GROUPS, PROFILE, TOTP, RECOVERY, PASSKEYS,
-                ASKED, HALVES, CONSENTS,
+                SESSIONS,
+                DEVICES,
+                TRUSTED,
+                PROVED,
+                SIGN_INS,
+                GROUPS,
+                PROFILE,
+                TOTP,
+                RECOVERY,
+                PASSKEYS,
+                ASKED,
+                HALVES,
+                CONSENTS,
+                INVITATIONS,
             ],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],

@@ -78,7 +78,12 @@ impl Accounts {
     }
 
     /// Returns how many rows were inserted.
-    async fn insert_all(&self, tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> Result<u64, DbError> {
+    pub(super) async fn insert_all(
+        &self,
+        tx: &mut Tx,
+        rows: &[ImportRow],
+        ids: &[AccountId],
+    ) -> Result<u64, DbError> {
         // The time is that of the database, by which messages are counted, because the two are compared.
         let (created, since) = (self.clock.now(), tx.now(&self.clock).await?);
         let mut inserted = 0;
@@ -167,7 +172,11 @@ fn placeholder_rows(rows: usize, columns: usize) -> String {
     rows.collect::<Vec<_>>().join(", ")
 }
 
-async fn insert_profiles(tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> Result<(), DbError> {
+pub(super) async fn insert_profiles(
+    tx: &mut Tx,
+    rows: &[ImportRow],
+    ids: &[AccountId],
+) -> Result<(), DbError> {
     let profiles = ids.iter().zip(rows).filter(|(_, row)| row.profile != Profile::default());
     for batch in profiles.collect::<Vec<_>>().chunks(BATCH) {
         let sql = format!(
@@ -186,7 +195,10 @@ async fn insert_profiles(tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> 
 }
 
 /// The rows whose name or number is taken, in their order.
-async fn conflicts(tx: &mut Tx, rows: &[ImportRow]) -> Result<Vec<(usize, ImportConflict)>, DbError> {
+pub(super) async fn conflicts(
+    tx: &mut Tx,
+    rows: &[ImportRow],
+) -> Result<Vec<(usize, ImportConflict)>, DbError> {
     let mut found = Vec::new();
     for (first, batch) in (0..).step_by(BATCH).zip(rows.chunks(BATCH)) {
         // An older version may have stored a name with a final sigma in another spelling.

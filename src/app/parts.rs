@@ -7,8 +7,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{AppParts, REDIS_PREFIX, StartError, TimeAndEntropy, instance_name, open_key, open_store};
 use crate::accounts::{
-    Accounts, ApiTokens, AppSessions, Factors, Grants, HalfSignIns, Passkeys, Profiles, Sessions,
-    SubmittedForms,
+    Accounts, ApiTokens, AppSessions, Factors, Grants, HalfSignIns, Invitations, Passkeys, Profiles,
+    Sessions, SubmittedForms,
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, RedisMarks};
@@ -285,6 +285,7 @@ impl SharedParts {
             outbox: self.outbox,
             public_url: base.public_url(),
             server: settings.server.clone(),
+            invitations: Invitations::new(foundation, accounts.clone()),
             accounts,
             forms: SubmittedForms::new(foundation, sessions.clone(), half_sign_ins.clone()),
             sessions,

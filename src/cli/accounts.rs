@@ -150,7 +150,7 @@ async fn open_accounts(loaded: &LoadedConfig) -> Result<Accounts, CliFailure> {
     app::open_accounts(&loaded.settings, &TimeAndEntropy::default()).await.map_err(database_failure)
 }
 
-async fn open_record(loaded: &LoadedConfig) -> Result<Audit, CliFailure> {
+pub async fn open_record(loaded: &LoadedConfig) -> Result<Audit, CliFailure> {
     app::open_record(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)
 }
 
@@ -297,7 +297,7 @@ pub async fn end_sessions(loaded: &LoadedConfig) -> Result<(), CliFailure> {
     Ok(())
 }
 
-async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account), CliFailure> {
+pub async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account), CliFailure> {
     let login = username(name)?;
     let accounts = open_accounts(loaded).await?;
     let account = accounts.find(&login).await.map_err(CliFailure::broken)?.ok_or_else(|| {
@@ -320,7 +320,7 @@ async fn record(audit: &Audit, account: &Account, name: &str, command: &str, als
     audit.flush().await;
 }
 
-fn username(name: &str) -> Result<Username, CliFailure> {
+pub fn username(name: &str) -> Result<Username, CliFailure> {
     Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))
 }
 

@@ -233,7 +233,7 @@ impl LiveSection {
     fn toml(self, document: &DocumentMut) -> String {
         match self {
             Self::Limits | Self::Access | Self::Apps => splice::section_toml(document, self.name()),
-            Self::Factors | Self::Brand | Self::Login | Self::Captcha | Self::Sms => {
+            Self::Factors | Self::Brand | Self::Login | Self::Registration | Self::Captcha | Self::Sms => {
                 splice::keys_toml(document, self.name(), self.keys())
             }
         }

@@ -14,7 +14,7 @@ use super::error::{ConfigError, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
 use super::reader::{self, ProblemList, SectionTable};
-use super::sections::{CaptchaTunables, LoginTunables};
+use super::sections::{CaptchaTunables, LoginTunables, RegistrationSettings};
 use super::settings::LiveSettings;
 use super::sms::SmsTunables;
 
@@ -28,6 +28,7 @@ pub enum LiveSection {
     Factors,
     Brand,
     Login,
+    Registration,
     /// Only some keys of it are live.
     Captcha,
     /// Only some keys of it are live.
@@ -48,7 +49,8 @@ impl LiveSection {
         match self {
             Self::Captcha => CaptchaTunables::KEYS,
             Self::Sms => SmsTunables::KEYS,
-            Self::Limits | Self::Access | Self::Apps | Self::Factors | Self::Brand | Self::Login => &[],
+            Self::Limits | Self::Access | Self::Apps | Self::Factors => &[],
+            Self::Brand | Self::Login | Self::Registration => &[],
         }
     }
 
@@ -61,6 +63,7 @@ impl LiveSection {
             Self::Factors => "write it as a [factors] table",
             Self::Brand => "write it as a [brand] table",
             Self::Login => "write it as a [login] table",
+            Self::Registration => "write it as a [registration] table",
             Self::Captcha => "write it as a [captcha] table",
             Self::Sms => "write it as an [sms] table",
         }
@@ -85,6 +88,7 @@ impl LiveSection {
             Self::Factors => live.factors = Arc::new(root.table()),
             Self::Brand => live.brand = Arc::new(root.table()),
             Self::Login => live.login = root.table(),
+            Self::Registration => live.registration = root.table(),
             Self::Captcha => live.captcha = root.table(),
             Self::Sms => live.sms = root.table(),
         });
@@ -132,6 +136,7 @@ impl LiveSection {
             Self::Factors => FactorSettings::KEYS,
             Self::Brand => Brand::KEYS,
             Self::Login => LoginTunables::KEYS,
+            Self::Registration => RegistrationSettings::KEYS,
             Self::Captcha => CaptchaTunables::KEYS,
             Self::Sms => SmsTunables::KEYS,
         }
@@ -145,6 +150,7 @@ impl LiveSection {
             Self::Factors => one.factors.differences(&other.factors),
             Self::Brand => one.brand.differences(&other.brand),
             Self::Login => one.login.differences(&other.login),
+            Self::Registration => one.registration.differences(&other.registration),
             Self::Captcha => one.captcha.differences(&other.captcha),
             Self::Sms => one.sms.differences(&other.sms),
         };

@@ -1,5 +1,5 @@
 //! The sections that are one table each: `[server]`, `[database]`, `[store]`, `[secrets]`, `[password]`, `[session]`,
-//! `[login]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
+//! `[login]` and `[registration]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -371,6 +371,34 @@ section! {
         /// Wrong passwords in a row after which an account's password is disabled; 0: never. The default is
         /// the most that NIST SP 800-63B-4 (3.2.2) allows.
         max_consecutive_failures: u32 = 100, integer(0..=100);
+    }
+}
+
+section! {
+    #[derive(Copy)]
+    RegistrationSettings in "registration" {
+        mode: RegistrationMode = RegistrationMode::Open, word(&RegistrationMode::WORDS);
+    }
+}
+
+/// Who may have an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistrationMode {
+    /// Whoever registers, and whoever signs in by a code sent to a new number.
+    Open,
+    /// Whoever an administrator invites.
+    Invite,
+    /// Those for whom an administrator makes one.
+    Closed,
+}
+
+impl RegistrationMode {
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("open", Self::Open), ("invite", Self::Invite), ("closed", Self::Closed)];
+
+    /// Whether strangers may make themselves one.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Open)
     }
 }
 

@@ -14,8 +14,8 @@ use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
 use super::sections::{
     self, AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, LoginTunables,
-    PasskeySettings, PasswordSettings, Secrets, Server, SessionSettings, StoreSettings, StoreUrl,
-    TelemetrySettings,
+    PasskeySettings, PasswordSettings, RegistrationSettings, Secrets, Server, SessionSettings, StoreSettings,
+    StoreUrl, TelemetrySettings,
 };
 use super::sms::{GatewaySettings, SmsSettings, SmsTunables};
 use super::values::shown;
@@ -60,6 +60,7 @@ pub struct LiveSettings {
     pub brand: Arc<Brand>,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
+    pub registration: RegistrationSettings,
     pub sms: SmsTunables,
 }
 
@@ -107,6 +108,7 @@ impl Config {
             brand: Arc::new(root.table()),
             captcha: live_captcha,
             login: root.table(),
+            registration: root.table(),
             sms: live_sms,
         };
         sections::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);

@@ -49,6 +49,8 @@ pub enum CodeRefusal {
     Denied(Denied),
     Unfit(PasswordError),
     NoAccount,
+    /// No account has the number, and strangers cannot make one.
+    Closed,
     /// An administrator's account.
     PasswordRequired,
     /// An administrator has disabled the account.
@@ -107,6 +109,9 @@ impl ByCode {
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
                 return Ok((self.signed_in(opened(account)?, entry), false));
+            }
+            if !live.registration.mode.is_open() {
+                return Err(CodeRefusal::Closed);
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {

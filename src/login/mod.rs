@@ -24,7 +24,7 @@ pub use guard::{
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use registration::{
-    PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest, is_reserved,
+    PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest, is_admitted, is_reserved,
 };
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 pub use wforce::{AuthPolicy, PolicyAttempt};

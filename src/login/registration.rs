@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, SignedInOwner};
-use crate::accounts::{Account, Accounts, CreateError, Phc, Roles, ShownBy, Username};
+use crate::accounts::{
+    Acceptance, Account, Accounts, CreateError, Invitation, Phc, Roles, ShownBy, Username,
+};
 use crate::audit::{self, Action, AuditEvent, EventRule};
-use crate::config::{LimitName, LiveSettings};
+use crate::config::{LimitName, LiveSettings, RegistrationMode};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
@@ -27,6 +29,7 @@ pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
     pub password: &'a str,
     pub phone: Option<(&'a Phone, &'a SmsCode)>,
+    pub invitation: Option<&'a Invitation>,
     pub origin: &'a RequestOrigin,
     /// The browser's id, if it has one: the one that requested the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
@@ -36,6 +39,10 @@ pub struct RegistrationRequest<'a> {
 #[derive(Debug)]
 pub enum RegistrationOutcome {
     Made(Box<Account>),
+    /// Whether the name is taken was not looked up.
+    Closed,
+    /// It was used, revoked or expired in the meantime.
+    InvitationEnded,
     LoginTaken,
     /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
@@ -63,6 +70,16 @@ pub fn is_reserved(live: &LiveSettings, login: &Username) -> bool {
     RESERVED.contains(&login.as_str()) || live.apps.names(login.as_str())
 }
 
+/// Whether somebody may have an account, with this invitation or without one. An invitation to an account that was made
+/// already is good whatever the mode.
+pub fn is_admitted(live: &LiveSettings, invitation: Option<&Invitation>) -> bool {
+    match (live.registration.mode, invitation) {
+        (RegistrationMode::Open, _) | (_, Some(Invitation { account: Some(_), .. })) => true,
+        (mode, Some(_)) => mode == RegistrationMode::Invite,
+        (_, None) => false,
+    }
+}
+
 impl Registration {
     pub const fn new(
         guard: Arc<LoginGuard>,
@@ -81,8 +98,12 @@ impl Registration {
         live: &LiveSettings,
         newcomer: RegistrationRequest<'_>,
     ) -> Result<RegistrationOutcome, DbError> {
-        let RegistrationRequest { origin, solved, .. } = newcomer;
+        let RegistrationRequest { origin, solved, invitation, .. } = newcomer;
         let guard = &self.guard;
+        // First, and for every name alike.
+        if !is_admitted(live, invitation) {
+            return Ok(RegistrationOutcome::Closed);
+        }
         let everyone = guard.challenges_everyone(live, solved);
         if let Some(denied) = guard.check_access_rules(false, everyone, self.event(newcomer)) {
             return Ok(RegistrationOutcome::Denied(denied));
@@ -128,12 +149,29 @@ impl Registration {
         hash: &Phc,
     ) -> Result<RegistrationOutcome, DbError> {
         let Self { accounts, codes, .. } = self;
-        let RegistrationRequest { login, phone, origin, browser, solved, .. } = newcomer;
+        let RegistrationRequest { login, phone, invitation, origin, browser, solved, .. } = newcomer;
         let RequestOrigin { address, network } = origin;
+        if let Some(Invitation { id, account: Some(account) }) = invitation {
+            let set = accounts.set_password(account.id, hash, ShownBy::Invitation(*id)).await?;
+            return Ok(set.map_or(RegistrationOutcome::InvitationEnded, |version| {
+                let account = Account::clone(account).with_password(hash.clone(), version);
+                RegistrationOutcome::Made(Box::new(account))
+            }));
+        }
         // Looked up although it is known, so that it takes the same time.
         let taken = accounts.find(login).await?.is_some();
         if is_reserved(live, login) || (taken && phone.is_some()) {
             return Ok(RegistrationOutcome::LoginTaken);
+        }
+        if let Some(Invitation { id, .. }) = invitation {
+            return Ok(match accounts.create_invited(*id, login, hash).await? {
+                Acceptance::Accepted(account) => {
+                    self.guard.account_created(&account);
+                    RegistrationOutcome::Made(account)
+                }
+                Acceptance::LoginTaken => RegistrationOutcome::LoginTaken,
+                Acceptance::Ended => RegistrationOutcome::InvitationEnded,
+            });
         }
         let Some((phone, code)) = phone else {
             return self.made(accounts.create(login, hash, Roles::default()).await);
@@ -189,6 +227,8 @@ impl Registration {
         let audit = self.guard.audit();
         let name = match registered {
             RegistrationOutcome::Made(_) => None,
+            RegistrationOutcome::Closed => Some("registration-closed"),
+            RegistrationOutcome::InvitationEnded => Some("invitation-ended"),
             RegistrationOutcome::LoginTaken => Some("login-taken"),
             RegistrationOutcome::PhoneTaken => Some("phone-taken"),
             RegistrationOutcome::Unfit(_) => Some("unfit-password"),

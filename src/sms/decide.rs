@@ -10,7 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::brake::BrakedPrefix;
 use super::message::{MessagePurpose, Purpose, TRY_AGAIN};
 use crate::clock::Micros;
-use crate::config::{LimitName, SMS_BRAKE};
+use crate::config::{LimitName, RegistrationMode, SMS_BRAKE};
 use crate::denied::{ACCESS, BUSY};
 
 /// What may stand in the way of a request, in the order in which it is looked for. At the end the ledger looks for brakes
@@ -59,6 +59,8 @@ pub enum SendDecision {
 pub enum SendPath {
     /// What everybody may use.
     Open,
+    /// Strangers cannot register, so codes to sign in and for a new password go to numbers of accounts alone.
+    Accounts,
     /// The requester's address or network is spent, or no slot is free.
     SpentAsker,
     /// The budget of the prefix or the total is spent, or there is a brake: then only numbers that were proven before that
@@ -73,8 +75,8 @@ pub enum SendPath {
 pub enum BudgetShare {
     /// The part that everybody may spend.
     Open,
-    /// The open part, for a proven number: of an account, and the requester's address or network is used up; or of a
-    /// program, under its brake.
+    /// The open part, for a proven number: of an account, if messages go to those alone or the requester's address or network
+    /// is used up; or of a program, under its brake.
     SpentAsker,
     /// The part reserved for numbers of accounts.
     Reserve,
@@ -106,7 +108,7 @@ pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> SendDecision {
         },
         (Obstacle::Limit(_, Refusal { then: RuleAction::Captcha, .. }), _) => SendDecision::Challenge,
         // What is kept is for those who have an account here.
-        (Obstacle::Limit(limit, _), Own(Login | Reset)) if path == SendPath::Open => {
+        (Obstacle::Limit(limit, _), Own(Login | Reset)) if path.counts_asker() => {
             SendPath::past(limit).map_or(SendDecision::Throttle, challenged)
         }
         (Obstacle::Limit(..), _) => SendDecision::Throttle,
@@ -125,6 +127,19 @@ impl SendPath {
         }
     }
 
+    /// The path on which a request begins.
+    pub const fn first(purpose: &MessagePurpose, mode: RegistrationMode) -> Self {
+        match purpose {
+            MessagePurpose::Own(Purpose::Login | Purpose::Reset) if !mode.is_open() => Self::Accounts,
+            _ => Self::Open,
+        }
+    }
+
+    /// Whether the limits of the requester's address and network refuse it.
+    pub const fn counts_asker(self) -> bool {
+        matches!(self, Self::Open | Self::Accounts)
+    }
+
     /// Whether it sends to no more numbers than a brake that asks for those from before that time.
     fn is_under(self, before: Micros) -> bool {
         matches!(self, Self::Short { proven_before: Some(earlier) } if earlier <= before)
@@ -134,7 +149,7 @@ impl SendPath {
     pub fn sends_to(self, proven_since: Option<Micros>) -> bool {
         match self {
             Self::Open => true,
-            Self::SpentAsker => proven_since.is_some(),
+            Self::Accounts | Self::SpentAsker => proven_since.is_some(),
             Self::Short { proven_before } => {
                 proven_since.is_some_and(|since| proven_before.is_none_or(|before| since < before))
             }
@@ -147,7 +162,7 @@ impl SendPath {
         match self {
             Self::Open => &[BudgetShare::Open],
             _ if of_program => &[BudgetShare::SpentAsker],
-            Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
+            Self::Accounts | Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
             Self::Short { .. } => &[BudgetShare::Reserve],
         }
     }
@@ -177,8 +192,9 @@ mod tests {
     const PAGE: &str = include_str!("../../docs/sms.md");
     /// What a brake asks in these tests: numbers that were proven before this.
     const BRAKED: Micros = Micros(1_000);
-    const PATHS: [SendPath; 4] = [
+    const PATHS: [SendPath; 5] = [
         SendPath::Open,
+        SendPath::Accounts,
         SendPath::SpentAsker,
         SendPath::Short { proven_before: None },
         // This brake spares more numbers.
@@ -249,9 +265,10 @@ mod tests {
     fn paths(cell: &'static str, under_that_brake: bool) -> Vec<SendPath> {
         let of = |word| match word {
             "open" => &PATHS[..1],
-            "spent-asker" => &PATHS[1..2],
+            "accounts" => &PATHS[1..2],
+            "spent-asker" => &PATHS[2..3],
             "short" if under_that_brake => &UNDER_THAT_BRAKE,
-            "short" => &PATHS[2..],
+            "short" => &PATHS[3..],
             other => panic!("{other}"),
         };
         if cell == "any" { PATHS.to_vec() } else { words(cell).flat_map(of).copied().collect() }
@@ -324,7 +341,7 @@ mod tests {
     #[test]
     fn every_share_is_that_of_the_page() {
         let rows = table("path");
-        assert_eq!(rows.len(), 4);
+        assert_eq!(rows.len(), 5);
         for row in rows {
             let [path, whose, shares, sent_to] = row[..] else { panic!("{row:?}") };
             let all: Vec<_> = [paths(path, false), paths(path, path.contains("short"))].concat();

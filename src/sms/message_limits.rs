@@ -254,13 +254,15 @@ impl MessageLogs {
     pub fn at_once(&self, path: SendPath) -> Vec<Bucket<'_>> {
         match path {
             SendPath::Open => self.all(BudgetShare::Open),
-            SendPath::SpentAsker | SendPath::Short { .. } => self.counted(false, &[]),
+            SendPath::Accounts | SendPath::SpentAsker | SendPath::Short { .. } => {
+                self.counted(path.counts_asker(), &[])
+            }
         }
     }
 
     /// Everything that it may count in on its path, whoever owns the number.
     pub fn every_log(&self, path: SendPath) -> Vec<Bucket<'_>> {
-        self.counted(path == SendPath::Open, path.shares(self.of_program))
+        self.counted(path.counts_asker(), path.shares(self.of_program))
     }
 
     /// Everything that it counts in with its share.

@@ -51,6 +51,7 @@ pub struct SendJob {
     code_ttl: Duration,
     brand: Arc<Brand>,
     guess_window: Duration,
+    first: SendPath,
     /// If the caller may stop waiting, and then answers that nothing is sent.
     handover: Option<HandoverFlag>,
 }
@@ -167,6 +168,7 @@ impl SendJob {
                 MessagePurpose::Relayed(_) => RELAYED,
             },
             guess_window: live.limits.sms_guess.longest_window(),
+            first: SendPath::first(&message.purpose, live.registration.mode),
             handover: None,
             codes,
             message,
@@ -188,7 +190,7 @@ impl SendJob {
             Ok(TurnResult::Answered(answer.outcome))
         };
         if let Some(paused) = self.paused(live)
-            && let Break(answer) = self.decide(SendPath::Open, paused)
+            && let Break(answer) = self.decide(self.first, paused)
         {
             self.record_paused();
             return answered(answer);
@@ -211,7 +213,7 @@ impl SendJob {
     /// Makes attempts until the message is handed over, or until the request is refused for what it meets.
     async fn run(self: &Arc<Self>, everyone: Option<Obstacle>) -> Result<SendAnswer, DbError> {
         self.free_name().await?;
-        let mut path = SendPath::Open;
+        let mut path = self.first;
         for known in [everyone, self.remembered_brake()].into_iter().flatten() {
             match self.decide(path, known) {
                 Continue(on) => path = on,

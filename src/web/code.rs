@@ -91,8 +91,8 @@ struct CodeAccepted {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = unknown)]
     delivery: Option<&'static str>,
-    /// Present while codes are short, for everyone who solved a challenge: they go to numbers with accounts first,
-    /// and the answer does not tell which number has one.
+    /// Present while codes are short, for everyone who solved a challenge, and for a login or reset code while strangers
+    /// cannot register: they go to numbers with accounts first, or alone, and the answer does not tell which number has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     short: Option<bool>,
 }
@@ -157,7 +157,7 @@ async fn send(
         body = CodeAccepted,
         headers(("BrowserCookie"), ("RateLimitPolicy"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "registration-closed"])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::SmsCode;
@@ -165,6 +165,9 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
         session::member(call.request()).await?;
     } else if call.is_denied(&call.live) {
         return Err(Problem::Denied.into());
+    }
+    if body.purpose == Purpose::Register && !call.live.registration.mode.is_open() {
+        return Err(Problem::RegistrationClosed.into());
     }
     let phone = parse_sent_phone(&call.live, &body.phone)?;
     let headers = call.request().headers();

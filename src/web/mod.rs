@@ -24,6 +24,7 @@ pub mod sign_in_by_code;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod welcome;
 
 pub use http::client::{ClientAddress, TrustedProxies};
 pub use http::locale::{Locale, Wait};

@@ -6,7 +6,7 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, FirstFactor, Username};
+use crate::accounts::{Account, FirstFactor, Invitation, Username};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
@@ -58,11 +58,22 @@ pub struct RegisterBody {
     captcha: Option<CaptchaSolution>,
 }
 
-type NewAccount = (Username, Option<(Phone, SmsCode)>);
+/// Who wants an account, or the one of an invitation.
+pub struct Newcomer {
+    pub login: Username,
+    pub phone: Option<(Phone, SmsCode)>,
+    pub invitation: Option<Invitation>,
+}
 
-async fn register(
+impl Newcomer {
+    fn new(login: Username, phone: Option<(Phone, SmsCode)>) -> Self {
+        Self { login, phone, invitation: None }
+    }
+}
+
+pub async fn register(
     by: &Actor<'_>,
-    (login, phone): &NewAccount,
+    Newcomer { login, phone, invitation }: &Newcomer,
     password: &SecretField,
 ) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem().await?;
@@ -70,12 +81,15 @@ async fn register(
         login,
         password: password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
+        invitation: invitation.as_ref(),
         origin: &by.origin,
         browser: by.browser().map(|browser| &browser[..]),
         solved,
     };
     match by.services.registration.register(by.live, request).await? {
         RegistrationOutcome::Made(account) => Ok(account),
+        RegistrationOutcome::Closed => Err(Problem::RegistrationClosed.into()),
+        RegistrationOutcome::InvitationEnded => Err(Problem::InvitationEnded.into()),
         RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken.into()),
         RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken.into()),
         RegistrationOutcome::WrongCode => Err(Problem::InvalidCode.into()),
@@ -85,9 +99,12 @@ async fn register(
 }
 
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
+    let is_open = visit.live(&services).registration.mode.is_open();
     let page = |visit: &PageRequest, next, _| {
         let form = FormPage::new(visit, "/register", None, next);
-        RegisterPage { form, login: String::new(), step: CodeStep::asking("") }.respond(visit)
+        let page = RegisterPage { form, login: String::new(), step: CodeStep::asking("") };
+        let notice = if is_open { Notice::None } else { Notice::REGISTRATION_CLOSED };
+        page.again(notice, CaptchaBlock::Absent).respond(visit)
     };
     unless_signed_in(visit, &services, &query, page).await
 }
@@ -111,6 +128,9 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         page(step, notice, captcha)
     };
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if !live.registration.mode.is_open() && visit.admits_form(&form.guarded.csrf_token) {
+        return Ok(reply.plain(Notice::REGISTRATION_CLOSED));
+    }
     match stage(&form) {
         Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
         Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
@@ -144,7 +164,7 @@ fn passes(live: &LiveSettings, form: &RegisterForm) -> bool {
 }
 
 /// Every mistake at once.
-fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> Option<NewAccount> {
+fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> Option<Newcomer> {
     let login = parse_login(form, errors);
     let number = match stage(form) {
         None => Some(None),
@@ -155,7 +175,7 @@ fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> 
         }
     };
     errors.take(Field::Password, Password::check(form.password.expose()).map_err(Message::from));
-    login.zip(number)
+    login.zip(number).map(|(login, number)| Newcomer::new(login, number))
 }
 
 fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
@@ -178,9 +198,13 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
         body = UserBody,
         headers(("SignInCookies"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "registration-closed", "busy"])))
 )]
 pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
+    // Before the fields are looked at: the answer is one for every name.
+    if !call.live.registration.mode.is_open() {
+        return Err(Problem::RegistrationClosed.into());
+    }
     let parsed = parse_body(&call, &body)?;
     let account = register(&call.actor(FORM, body.captcha.as_ref()), &parsed, &body.password).await;
     let account = call.told(FORM, account).await?;
@@ -189,7 +213,7 @@ pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
 }
 
 /// Every mistake at once. That of a number alone is a problem of its own.
-fn parse_body(call: &ApiRequest, body: &RegisterBody) -> Result<NewAccount, Problem> {
+fn parse_body(call: &ApiRequest, body: &RegisterBody) -> Result<Newcomer, Problem> {
     let mut errors = FieldErrors::default();
     let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
     let number = match (&body.phone, &body.code) {
@@ -207,7 +231,8 @@ fn parse_body(call: &ApiRequest, body: &RegisterBody) -> Result<NewAccount, Prob
         }
         _ => {}
     }
-    invalid_unless(login.zip(number), &errors)
+    let newcomer = login.zip(number).map(|(login, number)| Newcomer::new(login, number));
+    invalid_unless(newcomer, &errors)
 }
 
 /// Number and code: both are needed.

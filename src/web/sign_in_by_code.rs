@@ -67,7 +67,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
 
 /// Sign in with a number and the code that was sent to it
 ///
-/// The first sign-in with a number creates its account. That the number belongs to an administrator is told only to a
+/// The first sign-in with a number creates its account, unless strangers cannot register. That the number belongs to an administrator is told only to a
 /// caller with its code.
 #[utoipa::path(
     post,
@@ -85,7 +85,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             "roles": ["user"]
         } })
     )),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled", "registration-closed"])))
 )]
 pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);

@@ -165,12 +165,15 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         ("/admin/brakes/{prefix}", "", "subjects:clear"),
         ("/admin/subjects/{limit}/{subject}", "events:read subjects:clear", "subjects:clear"),
         ("/admin/disabled-passwords/{login}", "", "accounts:write"),
-        ("/admin/accounts", "accounts:write", ""),
+        ("/admin/accounts", "accounts:write", "accounts:write"),
         ("/admin/accounts/{id}", "accounts:write", ""),
         ("/admin/accounts/{id}/groups", "accounts:write", "accounts:write"),
         ("/admin/accounts/{id}/profile", "", "accounts:write"),
         ("/admin/accounts/{id}/factors", "", "accounts:write"),
         ("/admin/accounts/{id}/{act}", "", "accounts:write"),
+        ("/admin/accounts/{id}/invite", "", "accounts:write"),
+        ("/admin/invitations", "accounts:write", "accounts:write"),
+        ("/admin/invitations/{id}", "", "accounts:write"),
         ("/admin/tokens", "", ""),
         ("/admin/tokens/{id}", "", ""),
         ("/admin/confirm", "", ""),
@@ -192,7 +195,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         assert_eq!(kind == AccessKind::Change, password, "{method} {path}");
         asked += 1;
     }
-    assert_eq!(asked, 28, "calls of administrators that take a token or a password");
+    assert_eq!(asked, 33, "calls of administrators that take a token or a password");
 }
 
 /// Written apart from the rows: what a refused network reaches.

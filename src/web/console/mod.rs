@@ -13,6 +13,7 @@ pub mod factors;
 pub mod figures;
 pub mod find;
 pub mod guard;
+pub mod invitations;
 pub mod limit_text;
 pub mod limits;
 pub mod lookup;
@@ -191,10 +192,11 @@ const PAGES: [(&str, &[PageEntry]); 3] = [
 ];
 
 impl Layout {
-    /// The current page is the one at this path, or above it. Groups belong to accounts.
+    /// The current page is the one at this path, or above it. Groups and invitations belong to accounts.
     pub fn console_pages(&self) -> Vec<PageGroup> {
         let path = self.here.split('?').next().unwrap_or_default();
-        let path = if path.starts_with("/admin/groups") { "/admin/accounts" } else { path };
+        let of_accounts = ["/admin/groups", "/admin/invitations"].iter().any(|of| path.starts_with(of));
+        let path = if of_accounts { "/admin/accounts" } else { path };
         let within = |href: &str| path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/'));
         let page = |&(key, href, icon): &PageEntry| ConsolePage {
             key,

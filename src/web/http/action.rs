@@ -47,6 +47,7 @@ impl From<CodeRefusal> for Problem {
             CodeRefusal::Denied(denied) => Self::denied(denied, CountedAs::Guess),
             CodeRefusal::Unfit(unfit) => Self::at(Field::NewPassword, unfit.into()),
             CodeRefusal::NoAccount => Self::NoAccount,
+            CodeRefusal::Closed => Self::RegistrationClosed,
             CodeRefusal::PasswordRequired => Self::PasswordRequired,
             CodeRefusal::AccountDisabled => Self::AccountDisabled,
             CodeRefusal::PhoneTaken => Self::PhoneTaken,

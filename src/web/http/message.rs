@@ -29,6 +29,10 @@ pub enum Field {
     Passkey,
     /// A passkey's name.
     Label,
+    Groups,
+    Email,
+    /// How many accounts an invitation makes.
+    Count,
 }
 
 impl Field {
@@ -74,6 +78,8 @@ messages! {
     LoginLength { min: usize, max: usize } = "error.login-length";
     LoginCharacters = "error.login-characters";
     LoginTaken = "error.login-taken", CONFLICT;
+    /// The invitation is to an account that has a name.
+    LoginGiven = "error.login-given";
     PasswordMissing = "error.password-missing";
     PasswordTooShort { min: usize } = "error.password-short";
     PasswordTooLong { max: usize } = "error.password-long";
@@ -127,6 +133,20 @@ messages! {
     ExpiryUnfit { max: u32 } = "error.expiry-unfit";
     /// A token for the admin API has to expire within this many days.
     ExpiryRequired { max: u32 } = "error.expiry-required";
+    /// Of several names, this one.
+    LoginsUnfit { it: String } = "invitations.login-unfit";
+    LoginsTaken { it: String } = "invitations.logins-taken", CONFLICT;
+    LoginsTooMany { max: usize } = "invitations.logins-many";
+    /// With several names, whose would it be?
+    OfOneAccount = "invitations.of-one";
+    GroupUnfit { it: String } = "accounts.group-wrong";
+    GroupsTooMany = "accounts.groups-too-many";
+    EmailUnfit = "accounts.email-wrong";
+    EmailMissing = "accounts.email-missing";
+    ShownNameUnfit = "accounts.name-wrong";
+    CountUnfit { max: u32 } = "invitations.count-unfit";
+    /// Nobody can make an account by a link.
+    InvitesClosed = "invitations.closed", CONFLICT;
 }
 
 impl Message {
@@ -284,6 +304,16 @@ impl Notice {
             link: Some(("/password/reset", "account.set-password")),
             closes: true,
             ..Words::warn("notice.password-first-title", "notice.password-first-text")
+        },
+        wait: None,
+    };
+
+    /// Nobody but administrators makes accounts.
+    pub const REGISTRATION_CLOSED: Self = Self::Refused {
+        status: StatusCode::FORBIDDEN,
+        words: Words {
+            closes: true,
+            ..Words::warn("problem.registration-closed.title", "problem.registration-closed.about")
         },
         wait: None,
     };

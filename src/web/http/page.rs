@@ -294,10 +294,13 @@ impl PageRequest {
 
     /// The page's layout. `here` is its path and query, for the links to other languages and themes.
     pub fn layout(&self, here: impl Into<String>, user: Option<&str>) -> Layout {
+        let services = self.request().app_data::<ServicesData>();
+        let live = services.map(|services| self.settings(services));
         Layout {
             locale: self.locale,
             theme: self.theme,
-            brand: self.brand(),
+            brand: live.as_ref().map(|live| Arc::clone(&live.brand)).unwrap_or_default(),
+            registers: live.is_none_or(|live| live.registration.mode.is_open()),
             csrf_token: self.edge.csrf.token(&self.browser, &self.edge.entropy),
             here: here.into(),
             user: user.map(str::to_owned),
@@ -309,11 +312,6 @@ impl PageRequest {
             alarm: self.edge.alarm.load(Ordering::Relaxed),
             mistaken: false,
         }
-    }
-
-    fn brand(&self) -> Arc<Brand> {
-        let services = self.request().app_data::<ServicesData>();
-        services.map(|services| Arc::clone(&self.settings(services).brand)).unwrap_or_default()
     }
 
     fn outbox(&self) -> Option<String> {
@@ -446,6 +444,8 @@ pub struct Layout {
     pub locale: Locale,
     pub theme: Theme,
     pub brand: Arc<Brand>,
+    /// Strangers may register.
+    pub registers: bool,
     pub csrf_token: String,
     pub here: String,
     pub user: Option<String>,
@@ -530,6 +530,8 @@ pub enum Flash {
     /// The text that events were searched for is not known any more.
     SearchEnded,
     Registered,
+    /// By an invitation.
+    Invited,
     PasswordChanged,
     SessionRevoked,
     OthersRevoked,
@@ -576,6 +578,8 @@ pub enum Flash {
     AccountDeleted,
     AccountsDisabled,
     AccountsAdded,
+    InvitationRevoked,
+    RegistrationSaved,
 }
 
 impl Flash {

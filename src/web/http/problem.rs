@@ -305,6 +305,14 @@ problems! {
     LoginTaken = kind("login-taken", S::CONFLICT, "Username taken",
         "Choose another username. If it is yours, sign in instead."),
         form at(Field::Login, Message::LoginTaken);
+    /// Strangers cannot register; told whatever the name.
+    RegistrationClosed = kind("registration-closed", S::FORBIDDEN, "Registration is closed",
+        "Nobody can create an account here without an administrator. Ask one for an invitation, or sign in with POST /api/v1/login."),
+        form InForm::Notice(Notice::REGISTRATION_CLOSED);
+    /// A link that is unknown, used, revoked or expired.
+    InvitationEnded = kind("invitation-ended", S::NOT_FOUND, "This invitation is not valid",
+        "The invitation was used, revoked or has expired, or the link is not complete. Ask an administrator for another one."),
+        page ErrorKind::InvitationEnded, form InForm::ErrorPage;
     InvalidPhone = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "Invalid mobile number",
         "Send a mobile number, preferably with its country code: +8613800138000.");
     CountryNotAllowed
@@ -325,6 +333,9 @@ problems! {
         "At most 100 tokens can be valid. Revoke one with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
     NoPassword = kind("no-password", S::CONFLICT, "The account has no password",
         "Changing the number requires the current password. Set one with POST /api/v1/password/reset first.");
+    /// An invitation sets the first password.
+    HasPassword = kind("has-password", S::CONFLICT, "The account has a password",
+        "An invitation sets the first password of an account. Use POST /api/v1/admin/accounts/{id}/require-new-password, or let the owner use POST /api/v1/password/reset.");
     /// There were too many wrong passwords in a row. The page of the account says since when it is disabled, and what to do.
     PasswordDisabled = kind("password-disabled", S::CONFLICT, "Password disabled",
         "There were too many wrong passwords in a row, and the account has not signed in from this browser before. Set a new password with POST /api/v1/password/reset, or ask an administrator to re-enable it."),
@@ -524,7 +535,7 @@ impl ResponseError for Problem {
     }
 }
 
-/// The pages of errors outside of a form. One says less than a problem: what its status means, and three refusals by name.
+/// The pages of errors outside of a form. One says less than a problem: what its status means, and four refusals by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum ErrorKind {
     BadRequest,
@@ -534,6 +545,7 @@ pub enum ErrorKind {
     ForeignForm,
     /// A server runs that would not ask for what was to be set up.
     Upgrading,
+    InvitationEnded,
     NotFound,
     MethodNotAllowed,
     TooLarge,
@@ -554,6 +566,7 @@ impl ErrorKind {
             Self::Denied => (S::FORBIDDEN, "page-error.denied-title", "page-error.denied-text"),
             Self::ForeignForm => (S::FORBIDDEN, "page-error.foreign-title", "page-error.foreign-text"),
             Self::Upgrading => (S::CONFLICT, "problem.upgrade-unfinished.title", "problem.upgrade-unfinished.about"),
+            Self::InvitationEnded => (S::NOT_FOUND, "problem.invitation-ended.title", "problem.invitation-ended.about"),
             Self::NotFound => (S::NOT_FOUND, "page-error.not-found-title", "page-error.not-found-text"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "page-error.method-title", "page-error.method-text"),
             Self::TooLarge => (S::PAYLOAD_TOO_LARGE, "page-error.large-title", "page-error.large-text"),

@@ -10,7 +10,9 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Accounts, ApiTokens, Grants, HalfSignIns, Profiles, Sessions, SubmittedForms};
+use crate::accounts::{
+    Accounts, ApiTokens, Grants, HalfSignIns, Invitations, Profiles, Sessions, SubmittedForms,
+};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
 use crate::config::{LiveHandle, Server};
@@ -47,6 +49,7 @@ pub struct Services {
     pub half_sign_ins: HalfSignIns,
     pub factor_verifier: FactorVerifier,
     pub profiles: Profiles,
+    pub invitations: Invitations,
     pub gate: Gate,
     /// Sign tokens for applications.
     pub token_keys: TokenKeys,

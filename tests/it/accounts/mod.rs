@@ -6,6 +6,7 @@ mod foreign_cookies;
 mod forgery;
 mod hostile_input;
 mod imported;
+mod invitations;
 mod own_data;
 mod passwords;
 mod registration;

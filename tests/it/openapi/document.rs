@@ -48,7 +48,9 @@ async fn every_call_that_is_described_is_answered() {
         let body = operation.pointer("/requestBody/content/application~1json/example");
         let request = if method == "GET" { request } else { request.json(body.unwrap_or(&json!({}))) };
         let answer = Answer::read(request.send().await.unwrap()).await;
-        assert!(!matches!(answer.status, 404 | 405), "{call}: {}", answer.status);
+        // The example is nobody's invitation.
+        let is_there = !matches!(answer.status, 404 | 405) || answer.problem() == "invitation-ended";
+        assert!(is_there, "{call}: {}", answer.status);
         let security = operation["security"].as_array().unwrap();
         let is_open = security.is_empty() || security.contains(&json!({}));
         let turned_away = ["unauthenticated", "invalid-token"].contains(&answer.problem());

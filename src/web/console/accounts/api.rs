@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountKey, AccountRole, AccountSearch, AccountState,
-    Factor, Groups, GroupsError, Profile,
+    Factor, Groups, GroupsError, Profile, ProfileError,
 };
 use crate::audit::words_of;
 use crate::sms::Phone;
@@ -156,6 +156,13 @@ pub struct ProfileRequest {
     /// On one line. Left out or null: none.
     #[schema(min_length = 1, max_length = 128)]
     name: Option<String>,
+}
+
+impl ProfileRequest {
+    pub fn parse(&self) -> Result<Profile, ProfileError> {
+        let verified = self.email_verified.unwrap_or_default();
+        Profile::parse(self.email.as_deref(), verified, self.name.as_deref())
+    }
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -351,9 +358,8 @@ pub async fn set_profile(
     id: Path<String>,
     body: UnreadBody<ProfileRequest>,
 ) -> Result<HttpResponse, Problem> {
-    let (admin, ProfileRequest { email, email_verified, name }) = permitted.read(body).await?;
-    let profile = Profile::parse(email.as_deref(), email_verified.unwrap_or_default(), name.as_deref());
-    let profile = profile.map_err(|error| Problem::wrong(error.field(), format!("It {error}.")))?;
+    let (admin, profile): (_, ProfileRequest) = permitted.read(body).await?;
+    let profile = profile.parse().map_err(|error| Problem::wrong(error.field(), format!("It {error}.")))?;
     let account = found(&admin.services, &id).await?;
     admin.may_touch(Some(&account), "profile")?;
     let changed = set_profile_of(&admin, &account, &profile, None).await?;

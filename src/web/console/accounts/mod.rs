@@ -98,7 +98,7 @@ async fn by_id(services: &Services, id: &str) -> Result<Account, Problem> {
     services.accounts.by_id(id).await?.ok_or(Problem::NotFound)
 }
 
-async fn found(services: &Services, id: &str) -> Result<Account, Problem> {
+pub(super) async fn found(services: &Services, id: &str) -> Result<Account, Problem> {
     let account = by_id(services, id).await?;
     if account.deleted_at.is_none() { Ok(account) } else { Err(Problem::NotFound) }
 }

@@ -207,6 +207,7 @@ const fn page_of(section: LiveSection) -> &'static str {
         LiveSection::Access => "/admin/access",
         LiveSection::Apps => "/admin/apps",
         LiveSection::Factors => "/admin/factors",
+        LiveSection::Registration => "/admin/invitations",
         LiveSection::Brand | LiveSection::Login | LiveSection::Captcha | LiveSection::Sms => HERE,
     }
 }
