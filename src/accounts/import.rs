@@ -290,8 +290,8 @@ pub struct ImportFile {
     pub left_out: Vec<(usize, &'static str)>,
     /// The number of addresses of an export that are left out, because nobody verified them.
     pub unverified_emails: usize,
-    /// The accounts of an export whose names are the part of an address before its @.
-    pub shortened: HashSet<usize>,
+    /// The accounts of an export whose names are addresses that nobody verified.
+    pub unproven: HashSet<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::Display)]
@@ -435,8 +435,8 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
             return self.file.left_out.push((line, what));
         }
         self.file.left_out.extend(account.lost.into_iter().map(|lost| (line, lost)));
-        if account.shortened {
-            self.file.shortened.insert(line);
+        if account.unproven {
+            self.file.unproven.insert(line);
         }
         self.file.unverified_emails += usize::from(account.unverified_email);
     }

@@ -7,12 +7,15 @@ use precis_profiles::precis_core::Error as Precis;
 use precis_profiles::precis_core::profile::PrecisFastInvocation;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
 
+use super::DeviceId;
 use crate::secret::hidden_debug;
 
 /// Characters after mapping. Enough for the local part of an e-mail address (RFC 5321: 64).
 pub const MAX_CHARS: usize = 64;
 /// Bytes after mapping: no key or column is longer, in any script.
 pub const MAX_BYTES: usize = 255;
+/// Bytes of a name with an @ after mapping: no mail server takes a longer address (RFC 5321, 4.5.3.1.3).
+pub const MAX_ADDRESS: usize = 254;
 /// Bytes before mapping: 64 characters may have combining marks, but longer input cannot map to a valid name.
 const MAX_INPUT: usize = 1024;
 
@@ -31,8 +34,11 @@ pub enum UsernameError {
     TooLong,
     #[error("a username must not contain spaces")]
     Whitespace,
-    #[error("a username must not contain @; it is not an e-mail address")]
+    /// Only administrators, invitations to an account and imports give such names.
+    #[error("a username that people choose must not contain @; it is not an e-mail address")]
     At,
+    #[error("a username with @ must be one address of at most {MAX_ADDRESS} bytes, such as ada@example.org")]
+    Address,
     #[error(
         "a username can contain letters, digits and common punctuation, but no symbols or invisible characters"
     )]
@@ -46,8 +52,15 @@ pub enum UsernameError {
 }
 
 impl Username {
-    /// Maps `input` to its canonical form and checks it. Registration and sign-in use the same rules, so that
-    /// a refusal does not show who has an account.
+    /// A name that somebody chooses for themselves. It has no @: applications may take an address for proof of whose it is.
+    pub fn chosen(input: &str) -> Result<Self, UsernameError> {
+        let name = Self::parse(input)?;
+        // A full-width @ becomes one only after mapping.
+        if name.0.contains('@') { Err(UsernameError::At) } else { Ok(name) }
+    }
+
+    /// Maps `input` to its canonical form and checks it. Whether an account may have the name does not depend on whether
+    /// one has it, so a refusal does not show that.
     pub fn parse(input: &str) -> Result<Self, UsernameError> {
         if input.len() > MAX_INPUT {
             return Err(UsernameError::TooLong);
@@ -78,12 +91,18 @@ impl Username {
     }
 
     fn check(name: &str) -> Result<(), UsernameError> {
-        if name.len() > MAX_BYTES || name.chars().count() > MAX_CHARS {
-            return Err(UsernameError::TooLong);
-        }
-        // A full-width @ becomes one only after mapping.
-        if name.contains('@') {
-            return Err(UsernameError::At);
+        match name.split_once('@') {
+            Some((mailbox, host)) => {
+                // In a look-up the id of a device stands there.
+                let is_host = !host.is_empty() && !host.contains('@') && DeviceId::parse(host).is_none();
+                if mailbox.is_empty() || !is_host || name.len() > MAX_ADDRESS {
+                    return Err(UsernameError::Address);
+                }
+            }
+            None if name.len() > MAX_BYTES || name.chars().count() > MAX_CHARS => {
+                return Err(UsernameError::TooLong);
+            }
+            None => {}
         }
         if !name.chars().any(char::is_alphabetic) {
             return Err(UsernameError::NoLetter);
@@ -223,8 +242,9 @@ mod tests {
             Err(UsernameError::Direction),
             "Arabic digits start no name (RFC 5893)"
         );
-        assert_eq!(canonical("a@b.example"), Err(UsernameError::At));
-        assert_eq!(canonical("a＠b.example"), Err(UsernameError::At), "full width");
+        for name in ["a@b.example", "a＠b.example"] {
+            assert_eq!(Username::chosen(name), Err(UsernameError::At), "{name}");
+        }
         assert_eq!(canonical("a1"), Ok("a1".into()));
     }
 
@@ -235,6 +255,28 @@ mod tests {
         assert_eq!(canonical("админ").unwrap(), "админ");
         assert_eq!(canonical("王小明Leo").unwrap(), "王小明leo", "Han with Latin is how Chinese is written");
         assert_eq!(canonical("さくらAI").unwrap(), "さくらai");
+    }
+
+    #[test]
+    fn an_administrator_gives_addresses_as_names() {
+        let longest = format!("{}@{}.example", "a".repeat(64), "b".repeat(181));
+        for (typed, name) in [
+            ("Ada.Lovelace+x@Example.ORG", "ada.lovelace+x@example.org"),
+            ("ａｄａ＠example.org", "ada@example.org"),
+            ("ada@intranet", "ada@intranet"),
+            (longest.as_str(), longest.as_str()),
+        ] {
+            assert_eq!(canonical(typed).unwrap(), name);
+            assert_eq!(Username::chosen(typed), Err(UsernameError::At), "{typed}");
+        }
+        let device = format!("ada@{}", "0".repeat(32));
+        for name in ["ada@", "@example.org", "a@b@c", "@", &format!("a{longest}"), &device] {
+            assert_eq!(canonical(name), Err(UsernameError::Address), "{name:?}");
+        }
+        assert_eq!(canonical("a b@example.org"), Err(UsernameError::Whitespace));
+        assert_eq!(canonical("аda@example.org"), Err(UsernameError::MixedScripts), "Cyrillic а");
+        assert_eq!(canonical("1@2"), Err(UsernameError::NoLetter));
+        assert_eq!(Username::chosen("Ada").unwrap().as_str(), "ada");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use gatehouse::accounts::{
 use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::{LiveSettings, LoadedConfig};
-use gatehouse::login::{PasswordHasher, is_reserved};
+use gatehouse::login::PasswordHasher;
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -67,7 +67,7 @@ pub async fn import(
         Some(source) => ImportFile::read_export(input, source, phone),
     };
     let mut file = read.map_err(|reason| unreadable(path, &reason))?;
-    refuse_reserved(&loaded.live.snapshot(), &mut file);
+    refuse_unproven(&loaded.live.snapshot(), &mut file);
     if file.rows.is_empty() && file.mistakes.count() == 0 {
         let none = "FILE: there is no account in it".to_owned();
         return Err(CliFailure::unusable(none + &left_out(&file)));
@@ -94,12 +94,12 @@ pub async fn import(
     Ok(())
 }
 
-/// Anybody has an address that begins as they like, so such a beginning opens no application to its owner.
-fn refuse_reserved(live: &LiveSettings, file: &mut ImportFile) {
-    const REASON: &str = "is the part of an e-mail address before the @, and reserved or named in [apps]; give the account a username in the export";
-    let ImportFile { rows, mistakes, shortened, .. } = file;
-    let cut = rows.iter().filter(|row| shortened.contains(&row.line));
-    for row in cut.filter(|row| is_reserved(live, &row.login)) {
+/// Whoever wrote an address into a form elsewhere need not have it, so it opens no application to them.
+fn refuse_unproven(live: &LiveSettings, file: &mut ImportFile) {
+    const REASON: &str = "is an e-mail address that nobody verified, and named in [apps]; give the account another username in the export, or verify the address there";
+    let ImportFile { rows, mistakes, unproven, .. } = file;
+    let addresses = rows.iter().filter(|row| unproven.contains(&row.line));
+    for row in addresses.filter(|row| live.apps.names(row.login.as_str())) {
         mistakes.add(row.line, "login", REASON.to_owned());
     }
 }
@@ -193,7 +193,7 @@ fn listed(unit: ImportUnit, ImportMistakes { mut first, more }: ImportMistakes) 
 }
 
 fn summary(file: &ImportFile, dry_run: bool) -> String {
-    let ImportFile { rows, unverified, unverified_emails, shortened, .. } = file;
+    let ImportFile { rows, unverified, unverified_emails, .. } = file;
     let would = if dry_run { "would be imported" } else { "imported" };
     let mut text = format!("{} {would}", counted(rows.len(), "account", "accounts"));
     let phones = rows.iter().filter(|row| row.phone.is_some()).count();
@@ -212,10 +212,6 @@ fn summary(file: &ImportFile, dry_run: bool) -> String {
     if *unverified_emails > 0 {
         let addresses = counted(*unverified_emails, "e-mail address", "e-mail addresses");
         let _ = write!(text, "\n{addresses} left out: not verified.");
-    }
-    if !shortened.is_empty() {
-        let names = counted(shortened.len(), "name is", "names are");
-        let _ = write!(text, "\n{names} the part of an e-mail address before the @: tell the owners.");
     }
     text + &left_out(file)
 }

@@ -314,7 +314,7 @@ fn who(node: ValueNode) -> ParseResult<Who> {
         return Err(format!("{group:?} is not a group: use 1 to 64 of a-z, 0-9 and -"));
     }
     let odd = |letter: char| {
-        letter.is_whitespace() || letter.is_control() || letter.is_uppercase() || "@:*".contains(letter)
+        letter.is_whitespace() || letter.is_control() || letter.is_uppercase() || ":*".contains(letter)
     };
     if text.is_empty() || text.len() > 255 || text.chars().any(odd) {
         return Err(format!("{text:?} is nobody; {wanted}, in lower case"));

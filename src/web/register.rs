@@ -179,7 +179,7 @@ fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> 
 }
 
 fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
-    errors.take(Field::Login, Username::parse(&form.login).map_err(Message::from))
+    errors.take(Field::Login, Username::chosen(&form.login).map_err(Message::from))
 }
 
 /// Create an account, and sign in to it
@@ -215,7 +215,7 @@ pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
 /// Every mistake at once. That of a number alone is a problem of its own.
 fn parse_body(call: &ApiRequest, body: &RegisterBody) -> Result<Newcomer, Problem> {
     let mut errors = FieldErrors::default();
-    let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
+    let login = errors.take(Field::Login, Username::chosen(&body.login).map_err(Message::from));
     let number = match (&body.phone, &body.code) {
         (None, None) => Some(None),
         _ if !call.edge.sends_codes => {

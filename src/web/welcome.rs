@@ -97,7 +97,7 @@ async fn submit_once(
     let parse = |errors: &mut FieldErrors| {
         let login = match &invitation.account {
             Some(account) => Some(account.login.clone()),
-            None => errors.take(Field::Login, Username::parse(&form.login).map_err(Message::from)),
+            None => errors.take(Field::Login, Username::chosen(&form.login).map_err(Message::from)),
         };
         errors.take(Field::Password, Password::check(form.password.expose()).map_err(Message::from));
         login
@@ -140,7 +140,7 @@ pub async fn api(body: Json<WelcomeBody>, call: ApiRequest) -> WebResult {
             None
         }
         (None, typed) => {
-            let parsed = Username::parse(typed.unwrap_or_default());
+            let parsed = Username::chosen(typed.unwrap_or_default());
             errors.take(Field::Login, parsed.map_err(Message::from))
         }
     };

@@ -60,8 +60,8 @@ pub(super) enum Exported {
 pub(super) struct ExportedAccount {
     pub line: ImportLine,
     pub lost: Vec<&'static str>,
-    /// Its name is the part of an e-mail address before the @.
-    pub shortened: bool,
+    /// Its name is an e-mail address that nobody verified.
+    pub unproven: bool,
     /// It has an e-mail address that nobody verified.
     pub unverified_email: bool,
 }
@@ -291,17 +291,16 @@ fn django(entry: &Fields) -> Result<Exported, Exported> {
 }
 
 impl ExportedAccount {
-    /// A name here holds no @.
     fn new(login: Option<&str>) -> Self {
-        let before = login.and_then(|login| login.split_once('@')).map(|(before, _)| before);
-        let line = ImportLine { login: before.or(login).map(Value::from), ..ImportLine::default() };
-        Self { line, shortened: before.is_some(), ..Self::default() }
+        let line = ImportLine { login: login.map(Value::from), ..ImportLine::default() };
+        Self { line, unproven: login.is_some_and(|login| login.contains('@')), ..Self::default() }
     }
 
     /// One that nobody verified could be anybody's.
     fn email(&mut self, email: Option<&str>, verified: bool) {
         self.unverified_email = email.is_some() && !verified;
         if let Some(email) = email.filter(|_| verified) {
+            self.unproven &= self.line.login.as_ref().and_then(Value::as_str) != Some(email);
             self.line.email = Some(email.into());
             self.line.email_verified = Some(json!(true));
         }

@@ -15,7 +15,7 @@ pub const NUMBER: [&str; 2] = ["invalid-phone", "country-not-allowed"];
 
 /// A user name (RFC 8265, case folded).
 #[derive(ToSchema)]
-#[schema(min_length = 1, max_length = 64)]
+#[schema(min_length = 1, max_length = 254)]
 pub struct UserName(pub String);
 
 #[derive(ToSchema)]

@@ -166,6 +166,7 @@ impl From<UsernameError> for Message {
             UsernameError::TooLong => Self::LoginLength { min: 1, max: crate::accounts::LONGEST_LOGIN },
             UsernameError::Whitespace
             | UsernameError::At
+            | UsernameError::Address
             | UsernameError::Character
             | UsernameError::NoLetter
             | UsernameError::MixedScripts

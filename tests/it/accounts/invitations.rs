@@ -393,3 +393,59 @@ async fn the_mode_is_saved_on_the_page(store: Store) {
     assert_eq!(boss.submit(page, page, &fields).await.status, 303);
     assert_eq!(app.client().register("bob", PASSWORD).await.status, 201);
 }
+
+mod addresses {
+    use super::*;
+
+    on_both_stores!(an_address_is_a_name_that_administrators_give, nobody_chooses_an_address);
+
+    async fn an_address_is_a_name_that_administrators_give(store: Store) {
+        let app = closed(store).await;
+        let boss = app.sign_in_admin("boss").await;
+        let made = create(&boss, json!({ "login": "Ada@Example.org" })).await;
+        let token = token(&made);
+        assert_eq!(made.body["login"], "ada@example.org");
+        assert_eq!(accept(&app.client(), &token, None).await.status, 200);
+        for typed in ["ada@example.org", " ADA@EXAMPLE.ORG ", "ａｄａ＠example.org"] {
+            let entered = app.client().login(typed, PASSWORD).await;
+            assert_eq!((entered.status, &entered.body["user"]["login"]), (200, &json!("ada@example.org")));
+        }
+        // Counted, looked up and let in again as any other name; the same at another program is somebody else.
+        for name in ["ada@example.org", "nobody@example.org"] {
+            for _ in 0..4 {
+                app.client().login(name, "a wrong password here").await;
+            }
+            let refused = app.client().login(name, "a wrong password here").await;
+            assert_eq!(refused.problem(), "captcha-required", "{name}: {}", refused.text);
+            let counted = boss.get(&format!("/api/v1/admin/subjects/login-account/{name}")).await;
+            assert_eq!(counted.body["rules"][0]["count"], 3, "{}", counted.text);
+        }
+        let guard = boss.get("/api/v1/admin/subjects/guard-account/guard:shop:ada@example.org").await;
+        assert_eq!((guard.status, &guard.body["rules"][0]["count"]), (200, &json!(0)), "{}", guard.text);
+        let events = boss.get("/api/v1/admin/events?action=sign-in").await;
+        assert!(!events.text.contains("example.org"), "masked in the record: {}", events.text);
+        boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "ada@example.org")]).await;
+        let found = boss.get("/admin/lookup").await;
+        assert!(found.text.contains("ada@example.org"), "{}", found.text);
+        assert_eq!(boss.clear("login-account", "ada@example.org").await.status, 204);
+        assert_eq!(app.client().login("ada@example.org", PASSWORD).await.status, 200);
+    }
+
+    async fn nobody_chooses_an_address(store: Store) {
+        let app = mode(store, "open").await;
+        for name in ["ada@example.org", "ada＠example.org"] {
+            let refused = app.client().register(name, PASSWORD).await;
+            assert_eq!(
+                (refused.status, &refused.body["errors"][0]["field"]),
+                (422, &json!("login")),
+                "{name}"
+            );
+        }
+        let boss = app.sign_in_admin("boss").await;
+        let many = token(&boss.call("/admin/invitations", json!({ "count": 2, "expires_in": 3600 })).await);
+        assert_eq!(accept(&app.client(), &many, Some("ada@example.org")).await.status, 422);
+        for name in ["ada@", "a@b@c", &format!("{}@example.org", "a".repeat(254))] {
+            assert_eq!(create(&boss, json!({ "login": name })).await.status, 422, "{name}");
+        }
+    }
+}

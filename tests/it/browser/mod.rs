@@ -14,6 +14,7 @@ mod double_click;
 mod factor_policy;
 mod factors;
 mod gallery;
+mod invitations;
 mod look;
 mod passkeys;
 mod proof;

@@ -167,7 +167,7 @@ async fn exports_of_other_systems_are_read_whole() {
         account 7: the account of a client, not of a person\n"
     );
     assert!(import(&["--from", "firebase", "--hash-config", "firebase.txt", "firebase.json", "--dry-run"])
-        .starts_with("2 accounts would be imported: 1 with a phone number, 1 without a password.\n1 name is the part"));
+        .starts_with("2 accounts would be imported: 1 with a phone number, 1 without a password.\n"));
     assert!(
         import(&["--from", "django", "django.json", "--dry-run"]).starts_with("5 accounts would be imported")
     );
@@ -176,38 +176,36 @@ async fn exports_of_other_systems_are_read_whole() {
         include_str!("../../exports/auth0.ndjson"),
     );
     assert!(auth0.stdout.starts_with("2 accounts imported: 1 with a phone number"), "{}", auth0.stderr);
-    // Auth0's had a bob, too.
-    let taken = home.run(&["accounts", "import", "--from", "django", "django.json"]);
-    assert_eq!(
-        (taken.code, taken.stderr.as_str()),
-        (Some(2), "account 3: login: an account has this name already\nNothing was imported.\n")
-    );
+    let taken = home.run(&["accounts", "import", "--from", "keycloak", "keycloak.json"]);
+    assert_eq!(taken.code, Some(2));
+    let said = "account 1: login: an account has this name already\n";
+    assert!(taken.stderr.starts_with(said), "{}", taken.stderr);
     let running = home.start(&["serve"]).await;
     assert_eq!(running.client().login("user1", "user1").await.status, 200);
     assert_eq!(running.client().login("countess", OLD).await.status, 200);
 }
 
 #[test]
-fn the_beginning_of_an_address_is_no_name_that_opens_an_application() {
+fn an_address_that_nobody_verified_is_no_name_that_opens_an_application() {
     let home = Home::new();
-    home.write("gatehouse.toml", "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example']\nwho = ['ada']\n");
+    let apps = "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example']\nwho = ['ada@corp.example', 'bob']\n";
+    home.write("gatehouse.toml", apps);
     let hash = "$2b$10$C6UzMDM.H6dfI/f/IKcEe.4UVqRtBY9T6o8wFJ0DqQ.xA.X7eRR1C";
-    let user = |id: u32, email: &str, more: &str| {
+    let user = |id: u32, email: &str, verified: bool, more: &str| {
         format!(
-            "{{\"user_id\":\"auth0|{id}\",\"email\":\"{email}\",\"email_verified\":true,\"passwordHash\":\"{hash}\"{more}}}\n"
+            "{{\"user_id\":\"auth0|{id}\",\"email\":\"{email}\",\"email_verified\":{verified},\"passwordHash\":\"{hash}\"{more}}}\n"
         )
     };
-    let strangers = [user(1, "ada@evil.example", ""), user(2, "Admin@evil.example", "")].concat();
-    let others = [user(3, "bob@a.example", ""), user(4, "x@a.example", ",\"username\":\"ada\"")].concat();
+    let stranger = user(1, "Ada@corp.example", false, "");
+    let others =
+        [user(2, "bob@a.example", false, ""), user(3, "x@a.example", false, ",\"username\":\"bob\"")]
+            .concat();
     let import = |users: &str| home.run_with_input(&["accounts", "import", "--from", "auth0", "-"], users);
-    let refused = import(&format!("{strangers}{others}"));
-    assert_eq!(refused.code, Some(2), "{}", refused.stdout);
-    for account in ["account 1", "account 2"] {
-        let said = format!("{account}: login: is the part of an e-mail address before the @, and reserved");
-        assert!(refused.stderr.contains(&said), "{}", refused.stderr);
-    }
+    let refused = import(&format!("{stranger}{others}"));
+    let said = "account 1: login: is an e-mail address that nobody verified, and named in [apps]";
+    assert!(refused.code == Some(2) && refused.stderr.starts_with(said), "{}", refused.stderr);
     // Whoever has the name as a user name there is taken for its owner here.
-    let imported = import(&others);
+    let imported = import(&format!("{}{others}", stranger.replace(":false", ":true")));
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);
 }
 
@@ -241,4 +239,70 @@ fn an_export_without_its_name_or_of_another_system_gets_one_answer() {
         assert!(ended.stderr.starts_with(said), "{arguments:?}: {}", ended.stderr);
         assert!(ended.stderr.lines().count() < 10, "{}", ended.stderr);
     }
+}
+
+#[tokio::test]
+async fn accounts_are_created_and_people_invited() {
+    created_and_invited(TestDatabase::sqlite()).await;
+    created_and_invited(TestDatabase::postgres().await).await;
+}
+
+async fn created_and_invited(database: TestDatabase) {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__DATABASE__URL", database.url.clone());
+    administrator(&home);
+    let one = home.run(&["accounts", "create", "Alice", "--group", "staff", "--phone", "13800138000"]);
+    assert_eq!((one.code, one.stderr.as_str()), (Some(0), ""));
+    let alices = token(&one.stdout).to_owned();
+    let listed = home.run_with_input(&["accounts", "create", "-"], "bob\n\n carol \n");
+    let links: Vec<_> = listed.stdout.lines().map(|line| line.split_once('\t').unwrap()).collect();
+    assert_eq!((links[0].0, links[1].0, links.len()), ("bob", "carol", 2), "{}", listed.stderr);
+    for (arguments, told) in [
+        (&["create", "dave", "bob"][..], "NAME: bob is taken\nNothing was created.\n"),
+        (&["create", "dave", "dave"], "NAME: dave is given twice; nothing was created\n"),
+        (&["create", "a b"], "NAME: a username must not contain spaces\n"),
+        (&["create", "dave", "--group", "No"], "--group: \"No\" is not the name of a group"),
+        (&["create", "dave", "--phone", "12"], "--phone: "),
+        (&["create", "dave", "erin", "--phone", "13800138001"], "--phone: is that of one account"),
+        (&["create", "dave", "--phone", "13800138000"], "--phone: another account has this number\n"),
+        (&["create", "dave", "--email", "nobody"], "--email: it must be one address"),
+        (&["invite", "nobody"], "NAME: there is no account nobody"),
+        (&["invite", "ada"], "NAME: ada has a password already, or is disabled"),
+        (&["invite", "--count", "0"], "--count: use 1 to 1000\n"),
+        (&["invite", "--count", "1", "--expires-in", "1s"], "--expires-in: use 1m to 90d"),
+    ] {
+        let refused = home.run(&[&["accounts"], arguments].concat());
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(refused.stderr.starts_with(told), "{arguments:?}: {}", refused.stderr);
+    }
+    let again = home.run(&["accounts", "invite", "alice"]);
+    let many = home.run(&["accounts", "invite", "--count", "2", "--expires-in", "7d", "--group", "staff"]);
+    home.set("GATEHOUSE__REGISTRATION__MODE", "closed");
+    let closed = home.run(&["accounts", "invite", "--count", "2"]);
+    assert_eq!(closed.code, Some(2));
+    assert!(closed.stderr.starts_with("registration.mode: is \"closed\""), "{}", closed.stderr);
+    home.set("GATEHOUSE__REGISTRATION__MODE", "invite");
+    let running = home.start(&["serve"]).await;
+    let accept = async |token: &str, login: Option<&str>| {
+        let mut body = json!({ "token": token, "new_password": PASSWORD });
+        if let Some(login) = login {
+            body["login"] = login.into();
+        }
+        running.client().call("/welcome", body).await.status
+    };
+    assert_eq!(accept(&alices, None).await, 404, "a newer one has ended it");
+    assert_eq!(accept(token(&again.stdout), None).await, 200, "{}", again.stderr);
+    assert_eq!(accept(token(links[1].1), None).await, 200);
+    assert_eq!(accept(token(&many.stdout), Some("pupil")).await, 200, "{}", many.stderr);
+    let admin = running.client();
+    assert_eq!(admin.login("ada", PASSWORD).await.status, 200);
+    let staff = admin.get("/api/v1/admin/accounts?group=staff").await;
+    assert_eq!(staff.body["accounts"].as_array().unwrap().len(), 2, "{}", staff.text);
+    let events = admin.get("/api/v1/admin/events?action=admin").await;
+    assert!(events.text.contains("account-create") && events.text.contains("invitation.create"));
+}
+
+/// What is after the last slash of the only line.
+fn token(printed: &str) -> &str {
+    printed.trim_end().rsplit_once("/welcome/").unwrap_or_else(|| panic!("{printed}")).1
 }

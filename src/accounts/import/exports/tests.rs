@@ -67,9 +67,10 @@ fn a_realm_of_keycloak_is_read_whole_and_what_is_lost_is_named() {
 #[test]
 fn hashes_and_users_of_auth0_are_merged_in_any_order() {
     let reversed: String = AUTH0.lines().rev().map(|line| format!("{line}\n")).collect();
-    for (text, accounts, left_out) in
-        [(AUTH0, ["countess", "bob"], [3, 4]), (&reversed, ["bob", "countess"], [1, 2])]
-    {
+    for (text, accounts, left_out) in [
+        (AUTH0, ["countess", "bob@example.org"], [3, 4]),
+        (&reversed, ["bob@example.org", "countess"], [1, 2]),
+    ] {
         let file = read(&ExportSource::Auth0, text);
         assert_eq!(names(&file), accounts);
         for login in accounts {
@@ -77,7 +78,7 @@ fn hashes_and_users_of_auth0_are_merged_in_any_order() {
         }
         let left: Vec<_> = file.left_out.iter().map(|(account, _)| *account).collect();
         assert_eq!(left, left_out);
-        assert_eq!((file.shortened.len(), file.unverified_emails), (1, 1));
+        assert_eq!((file.unproven.len(), file.unverified_emails), (1, 1));
         let ada = file.rows.iter().find(|row| row.login.as_str() == "countess").unwrap();
         assert_eq!(ada.profile, Profile::parse(Some("ada@example.org"), true, Some("Ada Doe")).unwrap());
         assert_eq!(ada.phone.as_ref().unwrap().as_str(), "+8613800138001");
@@ -87,9 +88,11 @@ fn hashes_and_users_of_auth0_are_merged_in_any_order() {
 #[test]
 fn users_of_firebase_are_read_with_the_parameters_of_their_project() {
     let file = read(&firebase_source(), FIREBASE);
-    assert_eq!(names(&file), ["ada", "zt9ewc5ryblkmn3opq7suv1xa2b4"], "one has a number only");
-    assert!(opens(&file, "ada", "user1password") && !opens(&file, "ada", "user1passwore"));
-    assert_eq!((file.shortened.len(), file.left_out.len()), (1, 2));
+    assert_eq!(names(&file), ["ada@example.org", "zt9ewc5ryblkmn3opq7suv1xa2b4"], "one has a number only");
+    assert!(
+        opens(&file, "ada@example.org", "user1password") && !opens(&file, "ada@example.org", "user1passwore")
+    );
+    assert_eq!((file.unproven.len(), file.left_out.len()), (0, 2));
     let stored = file.rows[0].password_hash.as_ref().unwrap().as_str();
     assert!(
         !stored.contains("jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMX"),
@@ -101,12 +104,12 @@ fn users_of_firebase_are_read_with_the_parameters_of_their_project() {
 fn users_of_django_are_found_in_any_dump_and_model() {
     for dump in [DJANGO, &DJANGO.replace('\n', " "), &DJANGO.replace("auth.user", "shop.customer")] {
         let file = read(&ExportSource::Django, dump);
-        assert_eq!(names(&file), ["ada", "bob", "carol", "dave", "erin"]);
+        assert_eq!(names(&file), ["ada", "bob", "carol@example.org", "dave", "erin"]);
         for login in names(&file) {
             assert!(opens(&file, login, "correct horse"), "{login}");
         }
         assert_eq!(file.left_out.iter().map(|(account, _)| *account).collect::<Vec<_>>(), [2, 7, 8]);
-        assert_eq!((file.shortened.len(), file.unverified_emails), (1, 5), "Django verifies none");
+        assert_eq!((file.unproven.len(), file.unverified_emails), (1, 5), "Django verifies none");
         assert_eq!(file.rows[0].profile.name_text(), Some("Ada Doe"));
     }
 }
@@ -186,7 +189,7 @@ fn what_cannot_be_read_is_named_by_account_and_field_and_never_by_value() {
 fn an_account_that_is_left_out_keeps_no_name() {
     let social = r#"{"localId":"a","email":"ada@example.com"}"#;
     let file = read(&firebase_source(), &FIREBASE.replacen('[', &format!("[{social},"), 1));
-    assert_eq!(names(&file)[0], "ada");
+    assert_eq!(names(&file)[0], "ada@example.org");
     let named: Vec<_> = file.left_out.iter().map(|(account, _)| *account).collect();
     assert_eq!(named, [1, 4, 5]);
 }
