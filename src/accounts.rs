@@ -385,10 +385,13 @@ const SET_PROVEN: &str = concat!(
     ") RETURNING password_version"
 );
 
-const SET_INVITED: &str = "UPDATE accounts SET password_hash = $1, password_version = password_version + 1
-    WHERE id = $2 AND password_hash IS NULL AND disabled_at IS NULL AND EXISTS (SELECT 1 FROM invitations i
-    WHERE i.id = $3 AND i.account = $2 AND i.password_version = accounts.password_version AND i.revoked_at IS NULL
-    AND i.expires_at > $4) RETURNING password_version";
+const SET_INVITED: &str = concat!(
+    "UPDATE accounts SET password_hash = $1, password_version = password_version + 1 WHERE id = $2 AND ",
+    invitations::is_untouched!("$2"),
+    " AND EXISTS (SELECT 1 FROM invitations i WHERE i.id = $3 AND i.account = $2
+    AND i.password_version = accounts.password_version AND i.revoked_at IS NULL AND i.expires_at > $4)
+    RETURNING password_version"
+);
 
 impl Accounts {
     /// Sets a password that the owner chose, and ends every session of the account in the same step: an

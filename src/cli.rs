@@ -250,6 +250,7 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
         }
         Command::Accounts(AccountsCommand::Imported) => block_on(accounts::imported(&loaded))?,
         Command::Accounts(AccountsCommand::Create(arguments)) => {
+            read_live(&loaded)?;
             block_on(invitations::create(&loaded, arguments))?
         }
         Command::Accounts(AccountsCommand::Invite(arguments)) => {
@@ -361,7 +362,7 @@ fn read_live(loaded: &LoadedConfig) -> Result<(), CliFailure> {
         ReloadResult::Followed | ReloadResult::Empty => Ok(()),
         ReloadResult::Refused(error) => Err(CliFailure::unusable(error)),
         ReloadResult::Down(reason) => {
-            Err(CliFailure::broken(format!("the applications in force cannot be read: {reason}")))
+            Err(CliFailure::broken(format!("the live settings in force cannot be read: {reason}")))
         }
     }
 }

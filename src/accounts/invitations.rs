@@ -27,6 +27,8 @@ pub const MOST_INVITED: u32 = 1_000;
 /// The most that a list shows.
 const MOST_LISTED: i64 = 200;
 /// How long what has ended is kept, for a look at what became of it.
+/// How often accounts are created anew when names are registered meanwhile.
+const TRIES: usize = 3;
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 random_id! {
@@ -94,6 +96,8 @@ pub enum AccountsMade {
     Made(Vec<(AccountId, NewInvitation)>),
     /// By the position of their rows.
     Refused(Vec<(usize, ImportConflict)>),
+    /// None: names or numbers were taken again and again while they were being written.
+    Raced,
 }
 
 #[derive(Debug)]
@@ -113,12 +117,29 @@ pub struct Invitations {
     accounts: Accounts,
 }
 
-/// Whether `i` is good at `$1`. That of an account ends with the password that it sets, and with any other.
+/// Whether nobody has come into the account yet: a link is no way past its number or its second factor.
+macro_rules! is_untouched {
+    ($account:literal) => {
+        concat!(
+            "password_hash IS NULL AND disabled_at IS NULL AND NOT ",
+            $crate::accounts::factor_sql::has_factor!($account),
+            " AND NOT EXISTS (SELECT 1 FROM last_sign_ins WHERE account = ",
+            $account,
+            ")"
+        )
+    };
+}
+pub(super) use is_untouched;
+
+/// Whether `i` is good at `$1`. That of an account ends with the password that it sets, and with any other way in.
 macro_rules! is_open {
     () => {
-        "i.revoked_at IS NULL AND i.expires_at > $1 AND i.uses_left > 0 AND (i.account IS NULL OR EXISTS (SELECT 1
-        FROM accounts a WHERE a.id = i.account AND a.password_hash IS NULL AND a.password_version = i.password_version
-        AND a.disabled_at IS NULL))"
+        concat!(
+            "i.revoked_at IS NULL AND i.expires_at > $1 AND i.uses_left > 0 AND (i.account IS NULL OR EXISTS (SELECT 1
+            FROM accounts a WHERE a.id = i.account AND a.password_version = i.password_version AND ",
+            is_untouched!("i.account"),
+            "))"
+        )
     };
 }
 
@@ -154,7 +175,7 @@ impl Invitations {
         by: Option<AccountId>,
     ) -> Result<AccountsMade, DbError> {
         const GROUPS: &str = "INSERT INTO account_groups (account, names) VALUES ($1, $2)";
-        loop {
+        for _ in 0..TRIES {
             let mut tx = self.db.begin_exclusive(DbLock::on("accounts.import")).await?;
             let conflicts = conflicts(&mut tx, rows).await?;
             if !conflicts.is_empty() {
@@ -177,17 +198,18 @@ impl Invitations {
             tx.commit().await?;
             return Ok(AccountsMade::Made(made));
         }
+        Ok(AccountsMade::Raced)
     }
 
-    /// Makes a link to an account that has no password yet, in place of any before. None if it has one, or is disabled or
-    /// deleted.
+    /// Makes a link to an account that nobody has come into yet, in place of any before. None if somebody has, or if it is
+    /// disabled or deleted.
     pub async fn invite(
         &self,
         account: AccountId,
         by: Option<AccountId>,
     ) -> Result<Option<NewInvitation>, DbError> {
-        const VERSION: &str = "SELECT password_version FROM accounts WHERE id = $1 AND password_hash IS NULL
-            AND disabled_at IS NULL";
+        const VERSION: &str =
+            concat!("SELECT password_version FROM accounts WHERE id = $1 AND ", is_untouched!("$1"));
         const END: &str = "UPDATE invitations SET revoked_at = $1 WHERE account = $2 AND revoked_at IS NULL";
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let version: Option<i64> = on_tx!(&mut tx, connection => query_scalar(VERSION).bind(account.to_string())
@@ -319,7 +341,7 @@ impl Accounts {
         if older != account.login && self.find(&older).await?.is_some() {
             return Ok(Acceptance::LoginTaken);
         }
-        let mut tx = self.db.begin_exclusive(DbLock::on("accounts.import")).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::on("accounts.invited")).await?;
         let groups: Option<String> = on_tx!(&mut tx, connection => query_scalar(TAKE).bind(self.clock.now().0)
             .bind(by.to_string()).fetch_optional(connection).await)?;
         let Some(groups) = groups else { return Ok(Acceptance::Ended) };

@@ -1,5 +1,6 @@
 //! `gatehouse accounts create | invite`
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub async fn create(loaded: &LoadedConfig, arguments: CreateArguments) -> Result
     let CreateArguments { names, groups, phone, name, email } = arguments;
     let groups = parse_groups(&groups)?;
     let names = if names == ["-"] { listed()? } else { names };
+    if names.len() > MOST_INVITED as usize {
+        return Err(CliFailure::unusable(format!("NAME: give at most {MOST_INVITED} at once")));
+    }
     let of_one = [("--phone", phone.is_some()), ("--name", name.is_some()), ("--email", email.is_some())];
     if let Some((option, _)) = of_one.into_iter().find(|(_, given)| *given && names.len() != 1) {
         return Err(CliFailure::unusable(format!("{option}: is that of one account; give one NAME")));
@@ -35,10 +39,10 @@ pub async fn create(loaded: &LoadedConfig, arguments: CreateArguments) -> Result
     let profile = Profile::parse(email.as_deref(), false, name.as_deref());
     let profile =
         profile.map_err(|error| CliFailure::unusable(format!("--{}: it {error}", error.field())))?;
-    let mut rows = Vec::with_capacity(names.len());
+    let (mut rows, mut known) = (Vec::with_capacity(names.len()), HashSet::new());
     for typed in &names {
         let login: Username = username(typed)?.standard();
-        if rows.iter().any(|row: &ImportRow| row.login == login) {
+        if !known.insert(login.clone()) {
             return Err(CliFailure::unusable(format!("NAME: {typed} is given twice; nothing was created")));
         }
         let (phone, profile) = (phone.clone(), profile.clone());
@@ -47,14 +51,17 @@ pub async fn create(loaded: &LoadedConfig, arguments: CreateArguments) -> Result
     let invitations = open(loaded).await?;
     match invitations.create_accounts(&rows, &groups, None).await.map_err(CliFailure::broken)? {
         AccountsMade::Made(made) => {
-            record(loaded, "account-create", json!({ "accounts": rows.len(), "groups": groups.to_string() }))
-                .await?;
             for (row, (_, link)) in rows.iter().zip(&made) {
                 let name = if rows.len() == 1 { String::new() } else { format!("{}\t", row.login.as_str()) };
                 tell!("{name}{}", shown(loaded, link));
             }
-            Ok(())
+            // Last: without a record the links are there all the same.
+            record(loaded, "account-create", json!({ "accounts": rows.len(), "groups": groups.to_string() }))
+                .await
         }
+        AccountsMade::Raced => Err(CliFailure::broken(
+            "names were registered while they were being created; nothing was created, try again",
+        )),
         AccountsMade::Refused(conflicts) => {
             let line = |(at, conflict): &(usize, ImportConflict)| {
                 let login = rows[*at].login.as_str();
@@ -75,15 +82,15 @@ pub async fn create(loaded: &LoadedConfig, arguments: CreateArguments) -> Result
 /// Prints another link for an account that has no password yet, or one for many.
 pub async fn invite(loaded: &LoadedConfig, arguments: InviteArguments) -> Result<(), CliFailure> {
     let InviteArguments { name, count, expires_in, groups } = arguments;
-    let (link, detail) = match (name, count) {
+    let (link, act, detail) = match (name, count) {
         (Some(name), _) => {
             let (_, account) = super::accounts::account(loaded, &name).await?;
             let made = open(loaded).await?.invite(account.id, None).await.map_err(CliFailure::broken)?;
             let made = made.ok_or_else(|| {
-                let reason = "has a password already, or is disabled; an invitation sets the first password";
+                let reason = "was signed in to or has a password already, or is disabled; an invitation is for the first time";
                 CliFailure::unusable(format!("NAME: {} {reason}", account.login.as_str()))
             })?;
-            (made, json!({ "account": account.id.to_string() }))
+            (made, "account-invite", json!({ "account": account.id.to_string() }))
         }
         (None, count) => {
             let count = count.unwrap_or(1);
@@ -104,12 +111,11 @@ pub async fn invite(loaded: &LoadedConfig, arguments: InviteArguments) -> Result
             let invitations = open(loaded).await?;
             let made = invitations.invite_many(count, &groups, lasts, None).await;
             let detail = json!({ "accounts": count, "groups": groups.to_string() });
-            (made.map_err(CliFailure::broken)?, detail)
+            (made.map_err(CliFailure::broken)?, "invitation.create", detail)
         }
     };
-    record(loaded, "invitation.create", detail).await?;
     tell!("{}", shown(loaded, &link));
-    Ok(())
+    record(loaded, act, detail).await
 }
 
 async fn open(loaded: &LoadedConfig) -> Result<Invitations, CliFailure> {
@@ -140,7 +146,12 @@ fn parse_groups(names: &[String]) -> Result<Groups, CliFailure> {
 /// Names on lines of standard input.
 fn listed() -> Result<Vec<String>, CliFailure> {
     let mut text = String::new();
-    std::io::stdin().take(LONGEST_LIST).read_to_string(&mut text).map_err(CliFailure::broken)?;
+    std::io::stdin().take(LONGEST_LIST + 1).read_to_string(&mut text).map_err(CliFailure::broken)?;
+    if text.len() as u64 > LONGEST_LIST {
+        return Err(CliFailure::unusable(format!(
+            "NAME: standard input is longer than {LONGEST_LIST} bytes"
+        )));
+    }
     let names: Vec<String> =
         text.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.is_empty() {

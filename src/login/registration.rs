@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, SignedInOwner};
@@ -244,7 +246,10 @@ impl Registration {
         };
         let event = self.event(newcomer);
         let account = account.or(event.account);
-        audit.record(AuditEvent { at: counted.at, outcome, name, why, account, ..event });
+        // So that the accounts of a link that leaks are found.
+        let invitation = newcomer.invitation.map(|invitation| invitation.id.to_string());
+        let detail = invitation.map(|id| json!({ "invitation": id }).to_string());
+        audit.record(AuditEvent { at: counted.at, outcome, name, why, account, detail, ..event });
     }
 
     /// Sets a new password for somebody who has just proved the old one, with the account as it was then.

@@ -1,6 +1,7 @@
 //! Why somebody is refused: the state of the limits for a subject, and its recent events; and how to let them
 //! in again.
 
+mod standing;
 mod subject;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,6 +23,7 @@ use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes};
 use crate::throttle::Limiter;
 
+pub use standing::{Hindrance, full_rule};
 pub use subject::{
     LookupKind, LookupLogin, LookupScope, LookupSubject, LookupValue, NamedProgram, ScopeKind, ValueKind,
     kind_of,

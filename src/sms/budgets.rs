@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::{
     AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, LogPeek, OwnedBucket,
-    RebuildError, RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
+    RebuildError, Refusal, Rule, RuleAction, RulePeek, StoreError, StoreState, WindowRecord, WindowStore,
 };
 
 use super::decide::{BudgetShare, Obstacle, SendPath};
@@ -151,7 +151,8 @@ impl SmsBudgets {
     ) -> Result<BudgetShare, StoreError> {
         for &share in path.shares(logs.of_program) {
             let mut shared: Vec<_> = logs.shared(share).iter().map(OwnedBucket::borrow).collect();
-            if shared.is_empty() || (share == BudgetShare::SpentAsker && self.is_spent(&shared).await?) {
+            let may_be_spent = share == BudgetShare::SpentAsker && path != SendPath::Accounts;
+            if shared.is_empty() || (may_be_spent && self.spent(&shared).await?.is_some()) {
                 continue;
             }
             if !proven {
@@ -170,16 +171,28 @@ impl SmsBudgets {
         Ok(BudgetShare::Withheld)
     }
 
-    /// Whether one of them blocks. Checked before a hit is taken, for every number alike.
-    async fn is_spent(&self, logs: &[Bucket<'_>]) -> Result<bool, StoreError> {
+    /// The full rule of the part that is open to everybody, if one is.
+    pub async fn spent_open_part(&self, logs: &MessageLogs) -> Result<Option<Obstacle>, StoreError> {
+        let open: Vec<_> = logs.shared(BudgetShare::Open).iter().map(OwnedBucket::borrow).collect();
+        self.spent(&open).await
+    }
+
+    /// The first of them that blocks. Checked before a hit is taken, for every number alike.
+    async fn spent(&self, logs: &[Bucket<'_>]) -> Result<Option<Obstacle>, StoreError> {
         let enforced = logs.iter().filter(|log| log.limit.mode() == LimitMode::Enforce);
         let enforced: Vec<Bucket<'_>> = enforced.copied().collect();
         let states = self.limiter.peek_all(&enforced).await?;
-        let blocks = |(log, state): (&Bucket<'_>, &LogPeek)| {
-            let mut rules = log.limit.rules().iter().zip(&state.rules);
-            rules.any(|(rule, now)| rule.then == RuleAction::Block && !now.retry_after.is_zero())
+        let blocks = |(bucket, (log, state)): (usize, (&Bucket<'_>, &LogPeek))| {
+            let rules = log.limit.rules().iter().zip(&state.rules);
+            let full = |(rule, now): &(&Rule, &RulePeek)| {
+                rule.then == RuleAction::Block && !now.retry_after.is_zero()
+            };
+            let (rule, (_, now)) = rules.enumerate().find(|(_, it)| full(it))?;
+            let (retry_after, frees_at) = (now.retry_after, state.at.plus(now.retry_after));
+            let refusal = Refusal { bucket, rule, then: RuleAction::Block, retry_after, frees_at };
+            Some(Obstacle::Limit(log.limit.name().to_owned(), refusal))
         };
-        Ok(enforced.iter().zip(&states).any(blocks))
+        Ok(enforced.iter().zip(&states).enumerate().find_map(blocks))
     }
 
     /// The message was not sent. If that cannot be written it still counts, which errs towards refusing.

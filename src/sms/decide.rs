@@ -162,7 +162,9 @@ impl SendPath {
         match self {
             Self::Open => &[BudgetShare::Open],
             _ if of_program => &[BudgetShare::SpentAsker],
-            Self::Accounts | Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
+            // Past the open part a challenge leads to the reserve.
+            Self::Accounts => &[BudgetShare::SpentAsker],
+            Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
             Self::Short { .. } => &[BudgetShare::Reserve],
         }
     }

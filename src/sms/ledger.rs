@@ -111,7 +111,7 @@ impl Ledger {
     }
 
     /// Deletes at most `batch` messages from before that time, as many of our own pages that were withheld before
-    /// `counted` (anybody causes those as fast as they solve challenges), as many expired codes and brakes, and as many
+    /// `counted` (anybody causes those: as fast as they solve challenges, or as their addresses are admitted), as many expired codes and brakes, and as many
     /// wrong codes and askers that are older than `guess_window`, which nothing counts any more; returns the largest of
     /// these counts. Less than a batch means that none are left.
     pub async fn purge(

@@ -314,6 +314,13 @@ impl SendJob {
     /// Counts the message, and enters it. If it is not handed over, it no longer counts.
     async fn attempt(self: &Arc<Self>, path: SendPath) -> Result<ControlFlow<Unsent, SendAnswer>, DbError> {
         let budgets = &self.codes.0.budgets;
+        if path == SendPath::Accounts {
+            match budgets.spent_open_part(&self.logs).await {
+                Ok(None) => {}
+                Ok(Some(full)) => return Ok(Break(Unsent::Met(full))),
+                Err(error) => return Ok(Break(store_out(Some(error)))),
+            }
+        }
         let ticket = match budgets.admit(&self.logs, path, self.message.solved).await {
             Ok(Continue(ticket)) => ticket,
             Ok(Break(unsent)) => return Ok(Break(unsent)),
@@ -354,7 +361,7 @@ impl SendJob {
         };
         let short = path != SendPath::Open;
         let (confirmed, gone) = if short {
-            self.deliver_later((id, code), share, admitted.at, slot);
+            self.deliver_later((id, code), share, (admitted, path), slot);
             (Some(false), Duration::ZERO)
         } else {
             (self.deliver(id, admitted.id, code).await, inner.clock.now().since(begun))
@@ -457,7 +464,7 @@ impl SendJob {
         self: &Arc<Self>,
         (id, code): (MessageId, SmsCode),
         share: BudgetShare,
-        admitted_at: Micros,
+        (admitted, path): (AdmittedHit, SendPath),
         slot: Option<MessageSlot>,
     ) {
         let job = Arc::clone(self);
@@ -480,7 +487,11 @@ impl SendJob {
                 Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => Outcome::Unknown,
             };
             job.codes.0.metrics.message(outcome);
-            job.record_event(AuditEvent::new(admitted_at, Action::Send, outcome));
+            let counted = job.logs.at_once(path);
+            // In a shortage every limit of the requester is one that only counts.
+            let noted = admitted.noted.as_ref().filter(|_| path == SendPath::Accounts);
+            let why = noted.map(|refusal| EventRule::noted(counted[refusal.bucket].limit.name(), refusal));
+            job.record_event(AuditEvent { why, ..AuditEvent::new(admitted.at, Action::Send, outcome) });
             drop(slot);
         });
     }
@@ -543,7 +554,7 @@ impl SendJob {
 }
 
 // When codes are short: the open part of a shared budget is spent, or the number's prefix is under a brake.
-// Everybody who solved a challenge gets the same answer, after the same number of writes, but only numbers
+// Everybody who solved a challenge, or who asks while strangers cannot register, gets the same answer, after the same number of writes, but only numbers
 // of accounts get a message; at a program's brake, numbers that were proven at that program. While only the
 // requester's address or network is spent, their messages come out of the open part of the others, so that the
 // reserve lasts until that is spent, too.
@@ -555,9 +566,19 @@ impl SendJob {
         if path != SendPath::Open {
             return slots.undecided(&scope);
         }
-        // The requester is not always known.
-        let asker = self.message.origin.as_ref().map(|_| self.logs.origin.each_ref().map(|log| log.key));
-        slots.open(&scope, asker)
+        slots.open(&scope, self.asker())
+    }
+
+    /// Whose share of the open slots it takes; the requester is not always known.
+    fn asker(&self) -> Option<[SubjectKey; 2]> {
+        self.message.origin.as_ref().map(|_| self.logs.origin.each_ref().map(|log| log.key))
+    }
+
+    /// The slot of a message to a proven number.
+    fn kept(&self, path: SendPath) -> Option<MessageSlot> {
+        let (slots, scope) = (&self.codes.0.slots, self.message.purpose.scope());
+        let open = (path == SendPath::Accounts).then(|| slots.open(&scope, self.asker())).flatten();
+        open.or_else(|| slots.kept(&scope))
     }
 
     /// The part of the budgets that the message uses, and in a shortage its slot from the answer on. Every number is
@@ -573,7 +594,7 @@ impl SendJob {
         }
         let inner = &*self.codes.0;
         let proven = path.sends_to(self.proven_since().await?);
-        let kept = proven.then(|| inner.slots.kept(&self.message.purpose.scope())).flatten();
+        let kept = proven.then(|| self.kept(path)).flatten();
         let taken = inner.budgets.take(&self.logs, path, kept.is_some(), hit).await;
         Ok(taken.map(|share| {
             let slot = kept.filter(|_| share != BudgetShare::Withheld);

@@ -450,7 +450,8 @@ fn may_be_repeated(answer: &WebResult) -> bool {
     let status = match answer {
         Ok(response) => response.status(),
         Err(WebError::Answer(response)) => response.status(),
-        Err(WebError::Problem(_)) => return false,
+        // The first of two has used it up.
+        Err(WebError::Problem(problem)) => return *problem == Problem::InvitationEnded,
     };
     [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::CONFLICT, StatusCode::SEE_OTHER]
         .contains(&status)

@@ -172,6 +172,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         ("/admin/accounts/{id}/factors", "", "accounts:write"),
         ("/admin/accounts/{id}/{act}", "", "accounts:write"),
         ("/admin/accounts/{id}/invite", "", "accounts:write"),
+        ("/admin/accounts/{id}/unlock", "", "accounts:write"),
         ("/admin/invitations", "accounts:write", "accounts:write"),
         ("/admin/invitations/{id}", "", "accounts:write"),
         ("/admin/tokens", "", ""),
@@ -195,7 +196,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         assert_eq!(kind == AccessKind::Change, password, "{method} {path}");
         asked += 1;
     }
-    assert_eq!(asked, 33, "calls of administrators that take a token or a password");
+    assert_eq!(asked, 34, "calls of administrators that take a token or a password");
 }
 
 /// Written apart from the rows: what a refused network reaches.

@@ -18,11 +18,13 @@ use super::document::{check, record_save, save_unrecorded};
 use super::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use super::{FormProblem, confirm};
 use crate::accounts::{
-    AccountId, AccountsMade, Groups, GroupsError, ImportConflict, ImportRow, InvitationEntry, InvitationId,
-    LONGEST_INVITATION, MOST_INVITED, NewInvitation, Profile, ProfileError, Username,
+    AccountId, AccountsMade, Groups, GroupsError, INVITATION_LASTS, ImportConflict, ImportRow,
+    InvitationEntry, InvitationId, LONGEST_INVITATION, MOST_INVITED, NewInvitation, Profile, ProfileError,
+    Username,
 };
 use crate::config::RegistrationMode;
 use crate::db::DbError;
+use crate::login::is_reserved;
 use crate::sms::Phone;
 use crate::tuning::{Draft, Edit, LiveSection};
 use crate::web::form::{FormPairs, FormReach, once, value};
@@ -36,6 +38,8 @@ const HERE: &str = "/admin/invitations";
 /// Names that one form or one list creates accounts for.
 const MOST_NAMES: usize = 200;
 const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than any, and no longer than a page should repeat.
+const LONGEST_MODE: usize = 32;
 
 /// A link, and whose it is; None if it is for many.
 struct MadeLink {
@@ -66,6 +70,8 @@ async fn create(
     let by = Some(admin.account.id);
     let made = match services.invitations.create_accounts(rows, groups, by).await? {
         AccountsMade::Refused(conflicts) => return Ok(Err(conflicts)),
+        // Rare enough: the next try says which is taken.
+        AccountsMade::Raced => return Ok(Err(vec![(0, ImportConflict::LoginTaken)])),
         AccountsMade::Made(made) => made,
     };
     let mut links = Vec::with_capacity(made.len());
@@ -110,11 +116,18 @@ async fn invite_again(admin: &Admin, id: &str) -> Result<(AccountId, MadeLink), 
 
 /// Revokes an invitation and records that. False if it is not good.
 async fn revoke_one(admin: &Admin, id: InvitationId) -> Result<bool, DbError> {
-    let revoked = admin.services.invitations.revoke(id).await?;
-    if revoked.is_some() {
-        admin.did("invitation.revoke", &json!({ "invitation": id.to_string() }));
+    let services = &admin.services;
+    let Some(whose) = services.invitations.revoke(id).await? else { return Ok(false) };
+    let account = match whose {
+        Some(account) => services.accounts.by_id(account).await?,
+        None => None,
+    };
+    let detail = json!({ "invitation": id.to_string() });
+    match account {
+        Some(account) => admin.did_to(&account, "invitation.revoke", &detail),
+        None => admin.did("invitation.revoke", &detail),
     }
-    Ok(revoked.is_some())
+    Ok(true)
 }
 
 const fn about_conflict(conflict: ImportConflict) -> (Field, Message) {
@@ -243,6 +256,10 @@ pub async fn api_create(
     let sms = &admin.services.live.snapshot().sms;
     let phone = phone.map(|text| Phone::parse(&text, &sms.default_region)?.allowed_in(&sms.countries));
     let row = row(login, phone.transpose()?, profile);
+    // Whoever has the token could come into what is open to that name.
+    if admin.token().is_some() && is_reserved(&admin.services.live.snapshot(), &row.login) {
+        return Err(admin.overreached("account-create"));
+    }
     match create(&admin, std::slice::from_ref(&row), &groups).await? {
         Ok(made) => {
             let (id, MadeLink { link, expires_at, .. }) = made.into_iter().next().ok_or(Problem::Internal)?;
@@ -467,13 +484,12 @@ async fn submit_invitation(request: &AdminRequest, pairs: &FormPairs) -> WebResu
     let count = value(pairs, "count").trim().parse().ok().filter(|count| (1..=MOST_INVITED).contains(count));
     let count = errors.take(Field::Count, count.ok_or(Message::CountUnfit { max: MOST_INVITED }));
     let hours = value(pairs, "hours").parse::<u32>().ok().map(|hours| HOUR * hours);
-    let lasts = hours.filter(|lasts| (HOUR..=LONGEST_INVITATION).contains(lasts));
+    let lasts = hours.filter(|lasts| (HOUR..=LONGEST_INVITATION).contains(lasts)).unwrap_or(INVITATION_LASTS);
     let groups = errors.take(Field::Groups, parse_groups(value(pairs, "groups")));
     if request.services.live.snapshot().registration.mode == RegistrationMode::Closed {
         errors.add(Field::Count, Message::InvitesClosed);
     }
-    let wanted = count.zip(groups).zip(lasts).filter(|_| errors.is_empty());
-    let Some(((count, groups), lasts)) = wanted else {
+    let Some((count, groups)) = count.zip(groups).filter(|_| errors.is_empty()) else {
         let status = errors.status();
         return respond(request, status, |page| page.again(pairs, errors)).await;
     };
@@ -494,15 +510,11 @@ async fn submit_mode(posted: &AdminForm) -> WebResult {
         Err(wrong) => return problem(wrong).await,
     };
     let seen = services.tuning.current().version;
-    let draft = Draft::Json(json!({ "mode": value(pairs, "mode") }));
+    let mode: String = value(pairs, "mode").chars().take(LONGEST_MODE).collect();
+    let draft = Draft::Json(json!({ "mode": mode }));
     let checked = check(admin, Edit::Section(LiveSection::Registration, draft)).await?;
     let saved = save_unrecorded(admin, checked, &seen, &reason).await;
-    record_save(
-        admin,
-        "registration.save",
-        json!({ "reason": reason, "mode": value(pairs, "mode") }),
-        &saved,
-    );
+    record_save(admin, "registration.save", json!({ "reason": reason, "mode": mode }), &saved);
     match saved {
         Ok(_) => Ok(visit.see_other(HERE, Some(Flash::RegistrationSaved))),
         Err(error) => problem(error.into()).await,

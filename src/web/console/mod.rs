@@ -19,6 +19,7 @@ pub mod limits;
 pub mod lookup;
 pub mod messages;
 pub mod overview;
+pub mod standing;
 pub mod subject_link;
 pub mod tokens;
 

@@ -119,7 +119,10 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
     warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], day_so_far.disabled));
     warnings.extend(messages_spent(visit.locale, services).await);
-    warnings.extend(counted(["warning.withheld-title", "warning.withheld-text"], hour_so_far.withheld));
+    // Where strangers cannot register, codes to other numbers are withheld as a rule.
+    let withheld =
+        if services.live.snapshot().registration.mode.is_open() { hour_so_far.withheld } else { 0 };
+    warnings.extend(counted(["warning.withheld-title", "warning.withheld-text"], withheld));
     let banner = |attack: &AttackEntry| {
         let counts = minutes.iter().map(|sums| attack.counted(sums));
         AttackBanner::new(visit.locale, &in_force, attack, counts)

@@ -578,6 +578,8 @@ pub enum Flash {
     AccountDeleted,
     AccountsDisabled,
     AccountsAdded,
+    AccountUnlocked,
+    NothingLocked,
     InvitationRevoked,
     RegistrationSaved,
 }

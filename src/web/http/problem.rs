@@ -312,7 +312,7 @@ problems! {
     /// A link that is unknown, used, revoked or expired.
     InvitationEnded = kind("invitation-ended", S::NOT_FOUND, "This invitation is not valid",
         "The invitation was used, revoked or has expired, or the link is not complete. Ask an administrator for another one."),
-        page ErrorKind::InvitationEnded, form InForm::ErrorPage;
+        page ErrorKind::InvitationEnded;
     InvalidPhone = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "Invalid mobile number",
         "Send a mobile number, preferably with its country code: +8613800138000.");
     CountryNotAllowed

@@ -424,6 +424,7 @@ fn person() -> Person {
         kind: "lookup.login",
         name: "kim".into(),
         facts: vec!["Its <number>".into()],
+        standing: Vec::new(),
         disabled: Some(Moment(NOW)),
         limits: vec![
             state("login-account", &hits, 2, false, Some("/admin/events?limit=x")),

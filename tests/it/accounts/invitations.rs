@@ -9,6 +9,7 @@ on_both_stores!(
     strangers_make_no_account_where_registration_is_not_open,
     the_answer_tells_nothing_about_names,
     codes_go_to_numbers_of_accounts_alone,
+    past_the_open_part_a_challenge_leads_to_the_reserve,
     a_code_from_before_makes_no_account_once_it_is_closed,
     a_created_account_is_entered_by_its_link_once,
     a_link_ends_with_its_account_and_with_any_other_password,
@@ -19,6 +20,8 @@ on_both_stores!(
     a_link_is_revoked_and_expires,
     accounts_are_created_all_or_none,
     an_account_is_invited_again_until_it_has_a_password,
+    a_link_is_no_way_past_a_number_or_a_second_factor,
+    no_token_creates_a_reserved_name,
     invitations_take_the_scope_of_accounts,
     the_pages_do_the_same,
     the_mode_is_saved_on_the_page,
@@ -120,6 +123,34 @@ async fn codes_go_to_numbers_of_accounts_alone(store: Store) {
     let body = json!({ "phone": boss_number, "purpose": "verify" });
     assert_eq!(boss.call("/sms/codes", body).await.status, 202);
     assert_eq!(boss.codes(boss_number).await.len(), 1);
+}
+
+/// For numbers with and without accounts alike.
+async fn past_the_open_part_a_challenge_leads_to_the_reserve(store: Store) {
+    let app = TestApp::on(store)
+        .limit("sms-total", &[crate::support::setup::max(5).per("24h")])
+        .without(&["sms-phone", "sms-address", "sms-network", "login-address", "login-network"])
+        .start()
+        .await;
+    with_number(&app, "alice", NUMBER).await;
+    close(&app).await;
+    let client = app.client();
+    assert_eq!(client.get("/login").await.status, 200);
+    // Of five messages three are open at our own pages; registration has used one.
+    for sent in 2..=3 {
+        assert_eq!(client.ask_code(OTHER, "login").await.status, 202, "spends nothing");
+        assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
+        crate::support::until("the message", async || client.codes("").await.len() == sent).await;
+    }
+    for phone in [NUMBER, OTHER] {
+        let asked = client.ask_code(phone, "login").await;
+        assert_eq!((asked.status, asked.problem()), (403, "captcha-required"), "{}", asked.text);
+        let captcha = json!({ "id": asked.body["captcha"]["id"], "answer": crate::support::app::ANSWER });
+        let body = json!({ "phone": phone, "purpose": "login", "captcha": captcha });
+        assert_eq!(client.call("/sms/codes", body).await.status, 202);
+    }
+    crate::support::until("the reserve's", async || client.codes("").await.len() == 4).await;
+    assert!(client.codes(OTHER).await.is_empty());
 }
 
 /// As an administrator does on the page.
@@ -320,6 +351,38 @@ async fn an_account_is_invited_again_until_it_has_a_password(store: Store) {
     assert_eq!(accept(&app.client(), &second, None).await.status, 200);
     let refused = boss.call(&path, json!({})).await;
     assert_eq!((refused.status, refused.problem()), (409, "has-password"), "{}", refused.text);
+}
+
+/// Whoever may make links is not let into accounts that others use without a password.
+async fn a_link_is_no_way_past_a_number_or_a_second_factor(store: Store) {
+    let app = mode(store, "open").await;
+    let boss = app.sign_in_admin("boss").await;
+    let owner = app.client();
+    let code = owner.code(NUMBER, "login").await;
+    let id = enter(&owner, NUMBER, &code).await.body["user"]["id"].as_str().unwrap().to_owned();
+    let refused = boss.call(&format!("/admin/accounts/{id}/invite"), json!({})).await;
+    assert_eq!((refused.status, refused.problem()), (409, "has-password"), "{}", refused.text);
+    let made = create(&boss, json!({ "login": "carol", "phone": OTHER })).await;
+    let unused = token(&made);
+    assert_eq!(app.client().get(&format!("/welcome/{unused}")).await.status, 200);
+    let carol = app.client();
+    let code = carol.code(OTHER, "login").await;
+    assert_eq!(enter(&carol, OTHER, &code).await.status, 200);
+    let ended = accept(&app.client(), &unused, None).await;
+    assert_eq!((ended.status, ended.problem()), (404, "invitation-ended"), "its owner came in by the number");
+    assert_eq!(carol.get("/api/v1/session").await.status, 200, "and stays in");
+}
+
+async fn no_token_creates_a_reserved_name(store: Store) {
+    let app = closed(store).await;
+    let boss = app.sign_in_admin("boss").await;
+    let body = json!({ "name": "script", "scopes": ["accounts:write"], "expires_in": 3600 });
+    let token = boss.call("/admin/tokens", body).await.body["token"].as_str().unwrap().to_owned();
+    let header: &'static str = Box::leak(format!("Bearer {token}").into_boxed_str());
+    let script = app.client_that_says(&[("authorization", header)]);
+    let refused = create(&script, json!({ "login": "root" })).await;
+    assert_eq!((refused.status, refused.problem()), (403, "insufficient-scope"), "{}", refused.text);
+    assert_eq!(create(&boss, json!({ "login": "root" })).await.status, 201, "an administrator may");
 }
 
 async fn invitations_take_the_scope_of_accounts(store: Store) {

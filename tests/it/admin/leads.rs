@@ -35,7 +35,7 @@ async fn unlock(boss: &Client, lead: &str, limit: &str) {
     let cleared = boss.post("/admin/lookup/clear", &fields).await;
     assert_eq!((cleared.status, cleared.header("location")), (303, "/admin/lookup"), "{}", cleared.text);
     let page = boss.get("/admin/lookup").await.text;
-    assert!(page.contains("Count cleared") && page.contains("called"), "{page}");
+    assert!(page.contains("Unlocked") && page.contains("called"), "{page}");
 }
 
 async fn a_row_leads_to_the_account_behind_it_and_to_letting_it_in(store: Store) {

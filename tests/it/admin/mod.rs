@@ -8,6 +8,7 @@ mod leads;
 mod machine;
 mod passwords;
 mod profiles;
+mod standing;
 mod subjects;
 pub mod tokens;
 

@@ -139,7 +139,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     let done = send(&[wish[0], wish[1], ("password", PASSWORD)]).await;
     assert_eq!((done.status, done.header("location")), (303, "/admin/lookup"), "{}", done.text);
     let page = boss.get("/admin/lookup").await.text;
-    assert!(page.contains("Password sign-in re-enabled.") && page.contains("She called"), "{page}");
+    assert!(page.contains("Unlocked: the password works again.") && page.contains("She called"), "{page}");
     assert!(!page.contains("/admin/lookup/enable"));
     // From an old page, as another administrator may have open.
     assert_eq!(send(&[wish[0], wish[1], ("password", PASSWORD)]).await.status, 303);

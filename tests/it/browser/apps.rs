@@ -22,7 +22,7 @@ async fn who_could_get_in_is_seen_before_it_is_saved_and_the_gate_follows() {
     browser.follow("a[href='/admin']").await;
     browser.follow(".sidebar a[href='/admin/apps']").await;
     let list = browser.text("main").await;
-    for told in ["wiki", "wiki.example", "group:staff, ada", "anyone who registers"] {
+    for told in ["wiki", "wiki.example", "group:staff, ada", "whoever has an account"] {
         assert!(list.contains(told), "{told}: {list}");
     }
     browser.follow("a.button[href='/admin/apps/edit']").await;

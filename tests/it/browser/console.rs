@@ -158,7 +158,7 @@ async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) 
     browser.find("#limit-0 summary").await.click().await.unwrap();
     browser.fill(&[("reason-0", "It was not her: she called")]).await;
     browser.follow("#limit-0 button.danger").await;
-    assert!(browser.text(".notice.good").await.contains("Count cleared"));
+    assert!(browser.text(".notice.good").await.contains("Unlocked"));
     assert!(browser.text(".limit").await.contains("nothing counted"));
     browser.js("for (const d of document.querySelectorAll('#why ~ ul details')) d.open = true").await;
     assert!(browser.text("#why ~ ul").await.contains("It was not her"));

@@ -166,8 +166,10 @@ async fn exports_of_other_systems_are_read_whole() {
         account 6: the account, which has no password and no verified phone number to open it with\n\
         account 7: the account of a client, not of a person\n"
     );
-    assert!(import(&["--from", "firebase", "--hash-config", "firebase.txt", "firebase.json", "--dry-run"])
-        .starts_with("2 accounts would be imported: 1 with a phone number, 1 without a password.\n"));
+    assert!(
+        import(&["--from", "firebase", "--hash-config", "firebase.txt", "firebase.json", "--dry-run"])
+            .starts_with("2 accounts would be imported: 1 with a phone number, 1 without a password.\n")
+    );
     assert!(
         import(&["--from", "django", "django.json", "--dry-run"]).starts_with("5 accounts would be imported")
     );
@@ -267,7 +269,7 @@ async fn created_and_invited(database: TestDatabase) {
         (&["create", "dave", "--phone", "13800138000"], "--phone: another account has this number\n"),
         (&["create", "dave", "--email", "nobody"], "--email: it must be one address"),
         (&["invite", "nobody"], "NAME: there is no account nobody"),
-        (&["invite", "ada"], "NAME: ada has a password already, or is disabled"),
+        (&["invite", "ada"], "NAME: ada was signed in to or has a password already"),
         (&["invite", "--count", "0"], "--count: use 1 to 1000\n"),
         (&["invite", "--count", "1", "--expires-in", "1s"], "--expires-in: use 1m to 90d"),
     ] {

@@ -14,9 +14,11 @@ use crate::sms::Phone;
 use crate::unseen::is_seen_whole;
 use crate::web::console::accounts::{change, change_groups, found, set_profile_of};
 use crate::web::console::guard::{Admin, Permitted};
+use crate::web::console::standing::StandingBody;
 use crate::web::console::{LONGEST_REASON, read_cursor, read_filter, read_page_size};
+use crate::web::console::{lookup, standing};
 use crate::web::http::describe::{self, ChangeReason};
-use crate::web::http::{Moment, Problem, ServicesData, UnreadBody};
+use crate::web::http::{Locale, Moment, Problem, Services, ServicesData, UnreadBody};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +86,10 @@ struct AccountBody {
     email_verified: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// What keeps its owner out now; empty if nothing does. Left out in lists, and while the counts cannot be read. From a
+    /// known device they may get in all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<Vec<StandingBody>>,
 }
 
 impl AccountBody {
@@ -102,6 +108,7 @@ impl AccountBody {
             email: None,
             email_verified: None,
             name: None,
+            standing: None,
         }
     }
 }
@@ -122,6 +129,7 @@ impl AccountBody {
             email: None,
             email_verified: None,
             name: None,
+            standing: None,
         }
     }
 }
@@ -222,6 +230,12 @@ pub async fn list(
 )]
 pub async fn show(_: Permitted, id: Path<String>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let account = found(&services, &id).await?;
+    respond(&services, &account).await
+}
+
+async fn respond(services: &Services, account: &Account) -> Result<HttpResponse, Problem> {
+    let live = services.live.snapshot();
+    let standing = standing::of_account(&services.lookup, &live, account, Locale::En).await?;
     let factors = services.factor_verifier.factors().of(account.id).await?;
     let factor = factors.methods().into_iter().find(|factor| *factor != Factor::Recovery);
     let passkeys = Some(factors.passkeys);
@@ -231,8 +245,38 @@ pub async fn show(_: Permitted, id: Path<String>, services: ServicesData) -> Res
         email: profile.email_text().map(str::to_owned),
         email_verified: profile.email.as_ref().map(|_| profile.email_verified),
         name: profile.name_text().map(str::to_owned),
-        ..AccountBody::of(&account, factor)
+        standing: standing.map(|rows| rows.into_iter().map(StandingBody::from).collect()),
+        ..AccountBody::of(account, factor)
     }))
+}
+
+/// Unlock an account
+///
+/// Ends what keeps its owner out: clears the counts of its name and of its number whose rules are full, and re-enables a
+/// password that too many wrong ones have disabled. An account that an administrator disabled stays so. No token does this
+/// to an administrator's account.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/accounts/{id}/unlock",
+    operation_id = "unlockAccount",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    request_body = AccountChangeRequest,
+    responses((status = 200, description = "The account as it is now.", body = AccountBody)),
+    extensions(("x-problems" = json!(["not-found"])))
+)]
+pub async fn unlock(
+    permitted: Permitted,
+    id: Path<String>,
+    body: UnreadBody<AccountChangeRequest>,
+) -> Result<HttpResponse, Problem> {
+    let (admin, AccountChangeRequest { reason }) = permitted.read(body).await?;
+    let reason = given(&reason)?;
+    let account = found(&admin.services, &id).await?;
+    admin.may_touch(Some(&account), "unlock")?;
+    let live = admin.services.live.snapshot();
+    admin.services.lookup.unlock(&live, &account, &lookup::actor(&admin, reason.to_owned())).await?;
+    respond(&admin.services, &found(&admin.services, &id).await?).await
 }
 
 /// Change an account's state

@@ -16,7 +16,8 @@ use crate::accounts::{
 use crate::sms::Phone;
 use crate::web::console::guard::{AdminForm, AdminRequest};
 use crate::web::console::limit_text::grouped;
-use crate::web::console::{FormProblem, confirm, list_href};
+use crate::web::console::standing::StandingRow;
+use crate::web::console::{FormProblem, confirm, list_href, standing};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::{Flash, Layout, Services, WebError, WebResult};
 
@@ -168,6 +169,8 @@ struct AccountsView {
     /// Not beside what was looked for: to count them takes longer than to find it.
     totals: Option<AccountTotals>,
     rows: Vec<ListedAccount>,
+    /// What keeps the owner of each row out, in their order; shorter while the counts cannot be read.
+    kept_out: Vec<Option<StandingRow>>,
     search: AccountSearch,
     /// The path with all of its query.
     here: String,
@@ -199,7 +202,18 @@ impl AccountsView {
         };
         let (found, totals, groups) = tokio::try_join!(found, totals, accounts.group_names(SUGGESTED))?;
         let here = search.href(after);
+        let live = request.services.live.snapshot();
+        let mut kept_out = Vec::with_capacity(found.entries.len());
+        for listed in &found.entries {
+            let (lookup, locale) = (&request.services.lookup, request.visit.locale);
+            // While the counts cannot be read, nobody waits for each.
+            let Some(rows) = standing::of_account(lookup, &live, &listed.account, locale).await? else {
+                break;
+            };
+            kept_out.push(rows.into_iter().next().filter(|row| row.kind != "disabled"));
+        }
         Ok(Self {
+            kept_out,
             layout: request.layout(here.as_str()),
             totals,
             next: found.next.filter(|_| asked.is_empty()).map(|cursor| search.href(Some(cursor))),
@@ -212,6 +226,10 @@ impl AccountsView {
             search,
             here,
         })
+    }
+
+    fn kept_out(&self, at: &usize) -> Option<&StandingRow> {
+        self.kept_out.get(*at)?.as_ref()
     }
 
     fn word(&self, name: &str) -> Cow<'static, str> {

@@ -13,14 +13,18 @@ use serde_json::json;
 use strum::VariantArray;
 
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountId, Groups, GroupsError, PastSignIn, Profile, ProfileError,
-    Session, Username,
+    Account, AccountAct, AccountChange, AccountId, Factor, Groups, GroupsError, PastSignIn, Profile,
+    ProfileError, Session, Username,
 };
 use crate::audit::{Action, AuditEvent, Outcome, SubjectKind};
 use crate::db::DbError;
+use crate::lookup::RecordedSubject;
 use crate::web::console::confirm;
+use crate::web::console::events::row::{self, EventRow};
+use crate::web::console::figures::DAY;
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest};
-use crate::web::console::{FormProblem, subject_link};
+use crate::web::console::standing::StandingRow;
+use crate::web::console::{FormProblem, lookup, standing, subject_link};
 use crate::web::form::value;
 use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebResult};
 
@@ -29,6 +33,10 @@ const A_PAGE: u32 = 50;
 /// The form of its groups, beside those of acts.
 const GROUPS: &str = "groups";
 const PROFILE: &str = "profile";
+const UNLOCK: &str = "unlock";
+/// Events that the page shows.
+const LATEST: u32 = 10;
+const DAYS: u32 = 30;
 /// Bytes of a list of groups as it is typed: 50 of 64, with spaces.
 const LONGEST_LIST: usize = 4096;
 
@@ -149,6 +157,33 @@ pub async fn act(posted: AdminForm, path: Path<(String, String)>) -> WebResult {
     confirm::confirmed(&posted, act).await
 }
 
+/// `POST /admin/accounts/{id}/unlock`, with a reason and a confirmed password.
+pub async fn unlock(posted: AdminForm, id: Path<String>) -> WebResult {
+    let AdminForm { request, .. } = &posted;
+    if !posted.is_ours() {
+        return Err(Problem::Csrf.into());
+    }
+    let account = found(&request.services, &id).await?;
+    let reason = match posted.reason() {
+        Ok(reason) => reason,
+        Err(problem) => {
+            let problem = AccountProblem::Form(problem);
+            let status = problem.status();
+            let view = view(request, account).await?;
+            let view = AccountView { problem: Some((UNLOCK, problem)), ..view };
+            return Ok(request.visit.page(status, &view));
+        }
+    };
+    let act = Box::pin(async {
+        let live = request.services.live.snapshot();
+        let by = lookup::actor(&request.admin, reason);
+        let ended = request.services.lookup.unlock(&live, &account, &by).await.map_err(Problem::from)?;
+        let said = if ended > 0 { Flash::AccountUnlocked } else { Flash::NothingLocked };
+        Ok(request.visit.see_other(&format!("{HERE}/{id}"), Some(said)))
+    });
+    confirm::confirmed(&posted, act).await
+}
+
 /// What the next page says.
 const fn said_of(act: AccountAct) -> Flash {
     match act {
@@ -241,7 +276,16 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
     let groups = services.accounts.groups(account.id).await?;
     let profile = services.profiles.of(account.id).await?;
     let key = services.audit.subject(&account.recorded());
+    let recorded = RecordedSubject { kind: SubjectKind::Account, key };
+    let since = request.visit.now().minus(DAY * DAYS);
+    let latest = services.lookup.events_of(recorded, since, LATEST).await?;
+    let factors = services.factor_verifier.factors().of(account.id).await?;
+    let live = services.live.snapshot();
     Ok(AccountView {
+        standing: standing::of_account(&services.lookup, &live, &account, request.visit.locale).await?,
+        latest: row::rows(latest),
+        strongest: factors.methods().into_iter().find(|factor| *factor != Factor::Recovery),
+        invited: services.invitations.is_invited(account.id).await?,
         layout: request.layout(format!("{HERE}/{}", account.id)),
         sessions: services.sessions.list(account.id).await?,
         sign_ins: services.accounts.last_sign_ins(account.id).await?,
@@ -249,7 +293,7 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
         events: subject_link::events_of(SubjectKind::Account, key, None),
         problem: None,
         has_factors: services.accounts.has_factors(account.id).await?,
-        passkeys: services.factor_verifier.factors().of(account.id).await?.passkeys,
+        passkeys: factors.passkeys,
         groups: groups.names().collect::<Vec<_>>().join(" "),
         names: groups.names().map(str::to_owned).collect(),
         typed: TypedProfile::of(&profile),
@@ -329,6 +373,12 @@ struct AccountView {
     account: Account,
     sessions: Vec<Session>,
     sign_ins: Vec<PastSignIn>,
+    /// What keeps its owner out; None while the counts cannot be read.
+    standing: Option<Vec<StandingRow>>,
+    latest: Vec<EventRow>,
+    strongest: Option<Factor>,
+    /// A link of it is good.
+    invited: bool,
     own: bool,
     events: String,
     /// Why a change was not made: an act by its name, [`GROUPS`] or [`PROFILE`].
@@ -381,6 +431,10 @@ impl AccountView {
     /// What the button of an act says, or, with `-about`, what it does.
     fn word(&self, act: &AccountAct, part: &str) -> Cow<'static, str> {
         self.layout.locale.named_word("accounts", &format!("{}{part}", act.into_str()))
+    }
+
+    fn can_be_unlocked(&self) -> bool {
+        self.standing.iter().flatten().any(|row| row.can_be_unlocked)
     }
 
     /// What was wrong with this form, if the page is shown again for it.

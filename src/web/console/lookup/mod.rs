@@ -17,7 +17,8 @@ use crate::accounts::{Account, DeviceFailures};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::lookup::{
-    LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus,
+    Hindrance, LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus,
+    full_rule,
 };
 use crate::web::console::confirm;
 use crate::web::console::events::row::{self, EventRow};
@@ -25,6 +26,7 @@ use crate::web::console::figures::DAY;
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest};
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
+use crate::web::console::standing::StandingRow;
 use crate::web::console::{FormProblem, subject_link};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebError, WebResult};
@@ -123,7 +125,7 @@ async fn act_on(
     Ok((subject, actor(admin, reason)))
 }
 
-fn actor(admin: &Admin, reason: String) -> LookupActor {
+pub fn actor(admin: &Admin, reason: String) -> LookupActor {
     LookupActor {
         actor: admin.id(),
         account: admin.account.clone(),
@@ -190,6 +192,7 @@ async fn person(
         kind: kind(found),
         name: name(found, asked),
         facts: Vec::new(),
+        standing: Vec::new(),
         disabled: None,
         limits: Vec::new(),
         all_events: (!events.is_empty()).then(|| events_of(None)).flatten(),
@@ -201,16 +204,31 @@ async fn person(
     let account = lookup.account(subject).await?;
     let device = lookup.device_failures(subject).await?;
     let limits = lookup.all(live, subject).await?;
+    let standing = standing_of(account.as_ref(), &limits, visit.locale);
     let state = |status: LimitStatus| {
         let events = events_of(Some(status.limit.name()));
         LimitState::new(status, events)
     };
     Ok(Person {
         facts: facts(visit, live, (subject, found.masked.is_some()), account.as_ref(), device),
+        standing,
         disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
         limits: limits.into_iter().map(state).collect(),
         ..person
     })
+}
+
+/// By the counts that the page shows below.
+fn standing_of(account: Option<&Account>, limits: &[LimitStatus], locale: Locale) -> Vec<StandingRow> {
+    let disabled = account.and_then(|account| account.disabled_at);
+    let password = account.and_then(|account| account.password_disabled_at);
+    let full = limits.iter().filter_map(|status| {
+        let (rule, until) = full_rule(status)?;
+        Some(Hindrance::Full { limit: status.limit.clone(), rule, until, of_number: false })
+    });
+    let all = disabled.map(|since| Hindrance::Disabled { since }).into_iter();
+    let all = all.chain(password.map(|since| Hindrance::PasswordDisabled { since })).chain(full);
+    all.map(|hindrance| StandingRow::new(&hindrance, locale)).collect()
 }
 
 fn kind(found: &AskedSubject) -> &'static str {
@@ -288,6 +306,8 @@ pub struct Person {
     /// The name as limits count it: a canonical login, or a number in E.164.
     pub name: String,
     pub facts: Vec<String>,
+    /// What keeps them out; empty if nothing does.
+    pub standing: Vec<StandingRow>,
     pub disabled: Option<Moment>,
     pub limits: Vec<LimitState>,
     pub events: Vec<EventRow>,
