@@ -436,6 +436,44 @@ for (const place of document.querySelectorAll("[data-choose-all]")) {
   place.replaceWith(all);
 }
 
+// While somebody types, the search lists what it would find. The arrows go through the list, and Escape closes it.
+const finder = document.querySelector(".sidebar .find");
+if (finder) {
+  const [field, list] = [finder.querySelector("input[type=search]"), document.createElement("div")];
+  list.className = "suggested";
+  let [timer, turn] = [0, 0];
+  const close = () => { turn += 1; clearTimeout(timer); list.remove(); };
+  const suggest = async () => {
+    const mine = (turn += 1);
+    const body = new URLSearchParams(new FormData(finder));
+    body.set("suggest", "1");
+    const found = (await page(finder.action, { method: "POST", body })).querySelector(".found");
+    // What was typed since asks again.
+    if (mine !== turn) return;
+    list.replaceChildren(...(found ? [found] : []));
+    finder.append(list);
+  };
+  field.addEventListener("input", () => {
+    close();
+    if (field.value.trim()) timer = setTimeout(() => suggest().catch(close), 150);
+  });
+  finder.addEventListener("keydown", (event) => {
+    const stops = [field, ...list.querySelectorAll("a")];
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const at = stops.indexOf(document.activeElement);
+    if (step && stops.length > 1 && at >= 0) {
+      event.preventDefault();
+      stops[(at + step + stops.length) % stops.length].focus();
+    } else if (event.key === "Escape" && list.isConnected) {
+      event.stopPropagation();
+      event.preventDefault();
+      field.focus();
+      close();
+    }
+  });
+  finder.addEventListener("focusout", ({ relatedTarget }) => { if (!finder.contains(relatedTarget)) close(); });
+}
+
 // An act loads its page again. The focus returns to what was pressed, or, if that is gone, to the part that it stood in;
 // what the page says about the act stays in view above it, and is read out.
 document.addEventListener("submit", ({ target, submitter }) => {

@@ -23,7 +23,8 @@ pub struct StandingRow {
 }
 
 /// In a list, as keys.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 7] = [
+    ("disabled", "accounts.disabled"),
     ("password-disabled", "standing.in-list-password"),
     ("never-entered", "standing.in-list-never"),
     ("refused", "standing.in-list-refused"),

@@ -488,7 +488,7 @@ mod addresses {
         let events = boss.get("/api/v1/admin/events?action=sign-in").await;
         assert!(!events.text.contains("example.org"), "masked in the record: {}", events.text);
         boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "ada@example.org")]).await;
-        let found = boss.get("/admin/lookup").await;
+        let found = boss.get("/admin/lookup?typed").await;
         assert!(found.text.contains("ada@example.org"), "{}", found.text);
         assert_eq!(boss.clear("login-account", "ada@example.org").await.status, 204);
         assert_eq!(app.client().login("ada@example.org", PASSWORD).await.status, 200);

@@ -202,7 +202,8 @@ async fn a_title_says_first_that_something_was_wrong() {
     let wrong = boss.submit("/admin/tokens", "/admin/tokens", &[("name", "")]).await;
     assert!(title(&wrong).starts_with("Error: "), "{}", title(&wrong));
     let unreadable = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "1/2")]).await;
-    let unreadable = if unreadable.status == 303 { boss.get("/admin/lookup").await } else { unreadable };
+    let unreadable =
+        if unreadable.status == 303 { boss.get("/admin/lookup?typed").await } else { unreadable };
     assert!(title(&unreadable).starts_with("Error: "), "{}", title(&unreadable));
 }
 

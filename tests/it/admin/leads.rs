@@ -33,8 +33,13 @@ async fn unlock(boss: &Client, lead: &str, limit: &str) {
     let asked = asked.split('"').next().unwrap().replace("&#35;", "#");
     let fields = [("asked", asked.as_str()), ("limit", limit), ("reason", "called"), ("csrf_token", &token)];
     let cleared = boss.post("/admin/lookup/clear", &fields).await;
-    assert_eq!((cleared.status, cleared.header("location")), (303, "/admin/lookup"), "{}", cleared.text);
-    let page = boss.get("/admin/lookup").await.text;
+    assert_eq!(
+        (cleared.status, cleared.header("location")),
+        (303, "/admin/lookup?typed"),
+        "{}",
+        cleared.text
+    );
+    let page = boss.get("/admin/lookup?typed").await.text;
     assert!(page.contains("Unlocked") && page.contains("called"), "{page}");
 }
 

@@ -115,7 +115,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     assert!(boss.get("/admin").await.text.contains("Passwords disabled in 24 hours: 1"));
     let look = async |asked: &str| {
         boss.submit("/admin/lookup", "/admin/lookup", &[("asked", asked)]).await;
-        boss.get("/admin/lookup").await
+        boss.get("/admin/lookup?typed").await
     };
     let page = look("alice").await;
     assert!(
@@ -137,13 +137,13 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     );
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 401, "nothing is done before that");
     let done = send(&[wish[0], wish[1], ("password", PASSWORD)]).await;
-    assert_eq!((done.status, done.header("location")), (303, "/admin/lookup"), "{}", done.text);
-    let page = boss.get("/admin/lookup").await.text;
+    assert_eq!((done.status, done.header("location")), (303, "/admin/lookup?typed"), "{}", done.text);
+    let page = boss.get("/admin/lookup?typed").await.text;
     assert!(page.contains("Unlocked: the password works again.") && page.contains("She called"), "{page}");
     assert!(!page.contains("/admin/lookup/enable"));
     // From an old page, as another administrator may have open.
     assert_eq!(send(&[wish[0], wish[1], ("password", PASSWORD)]).await.status, 303);
-    assert!(boss.get("/admin/lookup").await.text.contains("the password is not disabled"));
+    assert!(boss.get("/admin/lookup?typed").await.text.contains("the password is not disabled"));
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
     assert_eq!(app.client().login("alice", WRONG).await.status, 401);
     assert!(look("alice").await.text.contains("Wrong passwords in a row from unknown devices: 1. At 2"));

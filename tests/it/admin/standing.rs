@@ -66,7 +66,7 @@ async fn whoever_is_refused_is_seen_and_unlocked(store: Store) {
     assert!(list.text.contains(">Refused</span>"), "{}", list.text);
     // The look-up says the same.
     boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "alice")]).await;
-    let looked_up = boss.get("/admin/lookup").await;
+    let looked_up = boss.get("/admin/lookup?typed").await;
     let sentence = refused[0]["text"].as_str().unwrap();
     assert!(looked_up.text.contains(sentence) && shown.text.contains(sentence), "{sentence}");
     let no_reason = boss.submit(&page, &format!("{page}/unlock"), &[]).await;

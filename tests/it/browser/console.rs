@@ -8,7 +8,7 @@ use thirtyfour::{Key, TypingData};
 
 use super::{WRONG, hashes_during};
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::{Browser, Screen};
+use crate::support::browser::{Browser, DESKTOP, PHONE, Screen};
 
 const HOUSE: &str = r#"[server]
 trusted_proxies = ["127.0.0.1/32"]
@@ -149,7 +149,7 @@ async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) 
     browser.follow(".sidebar a[href='/admin/lookup']").await;
     browser.fill(&[("asked", "Kim")]).await;
     browser.submit().await;
-    assert_eq!(browser.path().await, "/admin/lookup", "whom one looks up is in no address");
+    assert_eq!(browser.path().await, "/admin/lookup?typed", "whom one looks up is in no address");
     assert!(browser.text("#person").await.contains("kim"));
     let line = browser.text(".lines li").await;
     assert!(line.contains("4 failed sign-ins within 1 hour") && line.contains("4 of 4 used"), "{line}");
@@ -238,10 +238,55 @@ async fn a_slash_finds_pages_limits_accounts_and_subjects() {
     );
     search(&browser, "/", "198.51.100.7").await;
     assert!(
-        browser.path().await == "/admin/lookup" && browser.text("#person").await.contains("198.51.100.7")
+        browser.path().await == "/admin/lookup?typed"
+            && browser.text("#person").await.contains("198.51.100.7")
     );
     browser.open("/admin/find").await;
     assert_eq!(browser.text("h1").await, "Search");
+    browser.open("/admin/lookup").await;
+    assert_eq!(browser.value("#asked").await, "", "it opens empty");
+}
+
+/// While somebody types, with the keyboard alone; and whom it finds is unlocked with two clicks.
+#[tokio::test]
+async fn a_locked_person_is_found_by_three_letters_and_unlocked() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    app.administrator("watchman").await;
+    for name in ["alice", "albert"] {
+        app.register(name).await;
+    }
+    for host in 1..=9 {
+        app.client_at(&format!("203.0.113.{host}")).login("alice", WRONG).await;
+    }
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin").await;
+    browser.find("body").await.send_keys("/").await.unwrap();
+    browser.find("#find").await.send_keys("al").await.unwrap();
+    let listed = "return document.querySelectorAll('.suggested a').length === 2";
+    browser.until("the list", listed).await;
+    let suggested = browser.text(".suggested").await;
+    assert!(suggested.starts_with("albert") && suggested.contains("Refused"), "{suggested}");
+    browser.picture("en-suggested-desktop-light").await;
+    browser.find("#find").await.send_keys(Key::Escape).await.unwrap();
+    assert!(!browser.has(".suggested").await);
+    browser.find("#find").await.send_keys("i").await.unwrap();
+    browser.until("the list", "return document.querySelectorAll('.suggested a').length === 1").await;
+    browser.find("#find").await.send_keys(Key::Down).await.unwrap();
+    browser.follow(".suggested a:focus").await;
+    let kept = browser.text("#standing").await;
+    assert!(kept.contains("Kept out now") && kept.contains("until"), "{kept}");
+    browser.picture("en-account-locked-desktop-light").await;
+    browser.screen(PHONE).await;
+    browser.picture("en-account-locked-phone-light").await;
+    browser.screen(DESKTOP).await;
+    browser.fill(&[("reason-unlock", "She called")]).await;
+    browser.follow(".unlock button").await;
+    assert!(browser.text(".notice.good").await.contains("Unlocked"));
+    assert!(!browser.has("#standing").await);
+    assert_eq!(app.client_at("192.0.2.7").login("alice", PASSWORD).await.status, 200);
+    browser.assert_content().await;
 }
 
 /// By keys alone, each counted. The last ones are a reason.

@@ -244,7 +244,7 @@ async fn lookup(look: &Look<'_>, app: &TestApp) {
     browser.js("document.querySelector('#limit-0 details').open = true").await;
     look.at("console-lookup-found").await;
     disable(app, "kim").await;
-    browser.open("/admin/lookup").await;
+    browser.open("/admin/lookup?typed").await;
     browser.js("document.querySelector('#disabled details').open = true").await;
     look.at("console-lookup-disabled").await;
     browser.fill(&[("asked", "203.0.113.66")]).await;

@@ -222,7 +222,7 @@ async fn look_up(app: &TestApp, boss: &Client) {
     let waiting = tokio::spawn(async move { client.login("bernhard", WRONG).await });
     until_waiting(app, 1).await;
     boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "alice")]).await;
-    let page = Page::of(boss, "/admin/lookup").await;
+    let page = Page::of(boss, "/admin/lookup?typed").await;
     assert!(page.0.contains(">3 of 3 used<"), "{}", page.0);
     let log = boss.get("/api/v1/admin/subjects/login-account/alice").await.body;
     assert_eq!((&log["rules"][1]["count"], &log["holds"]), (&json!(3), &json!(0)), "{log}");

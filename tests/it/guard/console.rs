@@ -33,7 +33,7 @@ async fn a_name_of_a_realm_is_shown_with_its_failures_and_let_in_again(store: St
     assert_eq!(hits(&boss, "guard-account", "guard:mail:ada@example.com").await, 0, "another realm");
     let page = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", subject)]).await;
     assert_eq!(page.status, 303, "{}", page.text);
-    let page = boss.get("/admin/lookup").await;
+    let page = boss.get("/admin/lookup?typed").await;
     assert!(
         page.text.contains("Name at another login") && page.text.contains("3 of 3 used"),
         "{}",

@@ -117,7 +117,7 @@ async fn a_message_shows_what_its_number_has_used_as_the_look_up_does(store: Sto
     assert_eq!(page.matches(">127.0.0.0/24</a>").count(), 4, "{page}");
     let clear = [("asked", NUMBER), ("limit", "sms-phone"), ("reason", "called")];
     assert_eq!(boss.submit("/admin/lookup", "/admin/lookup/clear", &clear).await.status, 303);
-    assert!(boss.get("/admin/lookup").await.text.contains("</bdi>: Unlocked."));
+    assert!(boss.get("/admin/lookup?typed").await.text.contains("</bdi>: Unlocked."));
     assert_eq!((&*used().await[0], counted(NUMBER).await), ("0 of 5", 0));
     app.advance(Duration::from_secs(3600));
     assert!(used().await.iter().all(|used| used == "0 of 5"));

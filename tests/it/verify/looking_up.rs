@@ -39,7 +39,7 @@ async fn wrong_codes_in_a_program_are_looked_up_and_cleared_there(store: Store) 
     assert_eq!(counts().await, [5, 1, 2]);
     let asked = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", IN_SHOP)]).await;
     assert_eq!(asked.status, 303, "{}", asked.text);
-    let page = boss.get("/admin/lookup").await.text;
+    let page = boss.get("/admin/lookup?typed").await.text;
     assert!(page.contains("Number in another program") && page.contains("5 of 5 used"), "{page}");
     assert_eq!(boss.clear("sms-guess", PHONE).await.status, 204);
     assert_eq!(counts().await, [5, 1, 0], "only what it names");

@@ -39,7 +39,7 @@ async fn what_counts_in_a_program_is_looked_up_and_cleared_there(store: Store) {
     }
     let asked = ("asked", "verify:shop:203.0.113.7");
     assert_eq!(ways.boss.submit("/admin/lookup", "/admin/lookup", &[asked]).await.status, 303);
-    let page = ways.boss.get("/admin/lookup").await.text;
+    let page = ways.boss.get("/admin/lookup?typed").await.text;
     assert!(page.contains("Messages for one address of a program") && page.contains("1 of 1 used"), "{page}");
     for (limit, subject) in &logs[..5] {
         assert_eq!(ways.boss.clear(limit, subject).await.status, 204);

@@ -33,16 +33,20 @@ use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebErro
 use crate::web::http::{cookies, page};
 
 const HERE: &str = "/admin/lookup";
+/// With what was typed last, which a cookie keeps.
+const TYPED: &str = "/admin/lookup?typed";
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
 /// The longest valid subject in bytes: a realm, a name there, and a device id.
 const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
 
 /// `GET /admin/lookup`
-/// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
+/// It opens empty. `?typed` shows what was asked for last. `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
 /// a cookie.
 pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> WebResult {
-    let typed = || cookies::typed(sent.headers(), request.visit.cookies().lookup_name).unwrap_or_default();
+    let has_typed = query.iter().any(|(name, _)| name == "typed");
+    let kept = || cookies::typed(sent.headers(), request.visit.cookies().lookup_name).unwrap_or_default();
+    let typed = || if has_typed { kept() } else { String::new() };
     let asked = subject::in_query(&query).map_or_else(typed, subject::text_of);
     page(&request, &asked, |page| page).await
 }
@@ -146,7 +150,7 @@ pub fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpRe
 }
 
 fn back_about(visit: &PageRequest, asked: &str, flash: Option<Flash>, about: &str) -> HttpResponse {
-    let mut response = visit.see_other_about(HERE, flash, about);
+    let mut response = visit.see_other_about(TYPED, flash, about);
     let jar = visit.cookies();
     page::set(&mut response, jar.typed(jar.lookup_name, asked));
     response
@@ -393,7 +397,14 @@ pub struct LookupPage {
 impl LookupPage {
     pub fn new(visit: &PageRequest, user: &str, asked: &str) -> Self {
         let by_hash = subject::recorded(asked).is_some() && visit.here().starts_with("/admin/lookup?");
-        let layout = visit.layout(if by_hash { visit.here() } else { "/admin/lookup" }, Some(user));
+        let here = if by_hash {
+            visit.here()
+        } else if asked.is_empty() {
+            HERE
+        } else {
+            TYPED
+        };
+        let layout = visit.layout(here, Some(user));
         let asked = asked.to_owned();
         Self {
             layout,
