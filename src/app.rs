@@ -25,7 +25,7 @@ use crate::entropy::Entropy;
 use crate::foundation::Foundation;
 use crate::https;
 use crate::login::LoginGuard;
-use crate::oidc::{LogoutNotices, TokenKeys};
+use crate::oidc::{ClientSecrets, LogoutNotices, TokenKeys};
 use crate::secret::{KeyFile, KeyFileError, MasterKey};
 use crate::sms::gateway;
 use crate::throttle::{Limiter, Store};
@@ -213,6 +213,14 @@ pub async fn open_invitations(
     let foundation = open_foundation_for_command(settings, world).await?;
     let Foundation { db, clock, entropy, .. } = foundation.clone();
     Ok(Invitations::new(&foundation, Accounts::new(db, clock, entropy)))
+}
+
+/// Opens the secrets of clients, for commands that run no server.
+pub async fn open_client_secrets(
+    settings: &Settings,
+    world: &TimeAndEntropy,
+) -> Result<ClientSecrets, StartError> {
+    Ok(ClientSecrets::new(&open_foundation_for_command(settings, world).await?))
 }
 
 /// Opens the keys that sign tokens, for commands that run no server.

@@ -3,6 +3,7 @@
 mod authorization;
 mod check;
 mod claims;
+mod client_secrets;
 mod jws;
 mod keys;
 mod logouts;
@@ -17,6 +18,7 @@ mod wrong_calls;
 pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
 pub use check::{Ask, ClientCheck};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
+pub use client_secrets::{ClientSecretId, ClientSecrets, StoredSecret};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
 pub use refused::{RefusedRedirect, RefusedRequests};

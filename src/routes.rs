@@ -164,6 +164,8 @@ fn console() -> Vec<Row> {
         Row::get("/admin/apps", CONSOLE, apps::show),
         Row::get("/admin/apps/form", CONSOLE, apps::form::show),
         Row::form("/admin/apps/form", CONSOLE, apps::form::submit),
+        Row::get("/admin/apps/client", CONSOLE, apps::client::show),
+        Row::form("/admin/apps/client", CONSOLE, apps::client::submit),
         Row::get("/admin/apps/edit", CONSOLE, apps::show_editor),
         Row::form("/admin/apps/edit", CONSOLE, apps::submit),
         Row::get("/admin/factors", CONSOLE, factors::show),
@@ -258,6 +260,9 @@ fn admin_calls() -> Vec<Row> {
         call!(READ_APPS, apps::api_show),
         call!(SAVE_APPS, apps::api_save),
         call!(TRY_APPS, apps::api_preview),
+        call!(READ_APPS, apps::client::api_list),
+        call!(SAVE_APPS, apps::client::api_generate),
+        call!(SAVE_APPS, apps::client::api_drop),
         call!(READ_EVENTS, messages::api_brakes),
         call!(CLEAR_SUBJECTS, messages::api_lift).reads(BODY_LIMIT),
     ]

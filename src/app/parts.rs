@@ -22,7 +22,7 @@ use crate::login::{
     Registration, SignInService,
 };
 use crate::lookup::{Lookup, LookupParts};
-use crate::oidc::{LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
+use crate::oidc::{ClientSecrets, LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
 use crate::sms::gateway::{self, GatewayDeps, OpenedGateway};
 use crate::sms::{CodesDeps, Outbox, SmsCodes};
 use crate::throttle::Limiter;
@@ -295,6 +295,7 @@ impl SharedParts {
             gate: Gate::new(foundation, app_sessions),
             token_keys: self.token_keys,
             grants: Grants::new(foundation, (settings.oidc, settings.session), live.clone()),
+            client_secrets: ClientSecrets::new(foundation),
             refused_requests: RefusedRequests::default(),
             wrong_calls: WrongCalls::new(limiter.clone(), audit.clone()),
             token_gate: TokenGate::new(tokens.clone(), in_process(foundation)),

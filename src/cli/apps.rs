@@ -3,8 +3,10 @@
 use std::io::{BufRead, stdin};
 use std::path::Path;
 
+use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::config::{LoadedConfig, Pkce};
 use gatehouse::oidc::ClientCheck;
+use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use super::CliFailure;
@@ -37,7 +39,10 @@ pub async fn check(
     let say = |line: String| {
         tell!("{}", line.replace(char::is_control, " "));
     };
+    let stored =
+        if client.has_stored_secret() { newest_secret(loaded, &client.client_id).await? } else { None };
     let check = ClientCheck::new(client, url, authorities, &say).map_err(CliFailure::unusable)?;
+    let check = check.with_stored(stored);
     let ask = |what: &str| match from_stdin {
         true => stdin().lock().lines().next().unwrap_or_else(|| Ok(String::new())),
         false => rpassword::prompt_password(what),
@@ -55,4 +60,10 @@ pub async fn check(
         1 => Err(CliFailure::broken("One step does not match.")),
         failed => Err(CliFailure::broken(format!("{failed} steps do not match."))),
     }
+}
+
+/// Of a client whose secrets are kept in the database.
+async fn newest_secret(loaded: &LoadedConfig, client: &str) -> Result<Option<SecretString>, CliFailure> {
+    let secrets = app::open_client_secrets(&loaded.settings, &TimeAndEntropy::default()).await;
+    secrets.map_err(CliFailure::broken)?.newest(client).await.map_err(CliFailure::broken)
 }

@@ -96,6 +96,7 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
         );
     }
     reseal_signing_keys(loaded, &old).await?;
+    reseal_client_secrets(loaded, &old).await?;
     if done.lost.is_empty() {
         return Ok(());
     }
@@ -120,6 +121,22 @@ async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(),
     if done.lost > 0 {
         let lost = counted(done.lost as usize, "signing key opens", "signing keys open");
         tell!("{lost} under neither key file; another one signs.");
+    }
+    Ok(())
+}
+
+/// Reseals the secrets of clients that are kept in the database.
+async fn reseal_client_secrets(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
+    let world = TimeAndEntropy::default();
+    let secrets = app::open_client_secrets(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
+    let done = secrets.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let secrets = |count: u64| counted(count as usize, "client secret", "client secrets");
+    if done.sealed + done.kept > 0 {
+        tell!("{} sealed; {} already.", secrets(done.sealed), secrets(done.kept));
+    }
+    if done.lost > 0 {
+        let lost = counted(done.lost as usize, "client secret opens", "client secrets open");
+        tell!("{lost} under neither key file: generate others on /admin/apps.");
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::document::ValueNode;
 use super::limits::is_custom_name;
 use super::oidc::{ALGORITHMS, SigningAlgorithm};
 use super::reader::{ParseResult, SectionReader};
-use super::values::{SecretError, SecretRef, if_any, secret, word, yes_or_no};
+use super::values::{SecretError, SecretRef, if_any, secret_ref, text, word, yes_or_no};
 use super::webhooks;
 
 // The comments of this type are part of the API's description.
@@ -23,7 +23,7 @@ pub struct OidcClient {
     /// The name of the application, if left out.
     #[schema(required = false, min_length = 1, max_length = 64)]
     pub client_id: String,
-    /// Where the secret is read from: `env:NAME` or `file:PATH`. Left out: a public client.
+    /// Where the secret is read from: `env:NAME`, `file:PATH` or, kept in the database, `stored`. Left out: a public client.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub secret: Option<ClientSecret>,
@@ -89,11 +89,15 @@ impl Consent {
     }
 }
 
+/// Of a secret that is kept in the database.
+const STORED: &str = "stored";
+
 /// A secret and where it was read from, which alone is compared and shown.
 #[derive(Clone)]
 pub struct ClientSecret {
-    from: SecretRef,
-    /// The secret; None if it could not be read here: nothing matches it.
+    /// None: secrets of it are kept in the database.
+    from: Option<SecretRef>,
+    /// The secret; None if it could not be read here, or is kept there: nothing matches it.
     value: Option<SecretString>,
 }
 
@@ -107,13 +111,16 @@ impl Eq for ClientSecret {}
 
 impl fmt::Debug for ClientSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.from.fmt(f)
+        match &self.from {
+            Some(from) => from.fmt(f),
+            None => f.write_str(STORED),
+        }
     }
 }
 
 impl Serialize for ClientSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:?}", self.from))
+        serializer.collect_str(&format_args!("{self:?}"))
     }
 }
 
@@ -181,9 +188,14 @@ impl OidcClient {
         value.is_some_and(|value| value.expose_secret().as_bytes().ct_eq(given).into())
     }
 
+    /// Whether its secrets are kept in the database.
+    pub fn has_stored_secret(&self) -> bool {
+        self.secret.as_ref().is_some_and(|secret| secret.from.is_none())
+    }
+
     /// Whether this instance could not read the secret.
     pub fn lacks_secret(&self) -> bool {
-        self.secret.as_ref().is_some_and(|secret| secret.value.is_none())
+        self.secret.as_ref().is_some_and(|secret| secret.from.is_some() && secret.value.is_none())
     }
 
     /// Whether it is told that a visitor is in this group.
@@ -356,7 +368,7 @@ pub(super) fn read(section: &mut SectionReader<'_>, name: Option<&str>) -> Optio
     if !section.has("client_id") && named.is_none() && name.is_some() {
         section.refuse_key("client_id", format!("is missing, and the name is none; write {wanted}"));
     }
-    let secret = section.optional("secret", secret).map(|from| client_secret(section, from));
+    let secret = section.optional("secret", secret_source).map(|from| client_secret(section, from));
     let mut uris = |key| section.list(key, MOST, RedirectUri::read).unwrap_or_default();
     let (redirect_uris, post_logout_redirect_uris) =
         (uris("redirect_uris"), uris("post_logout_redirect_uris"));
@@ -411,7 +423,8 @@ fn is_id(text: &str) -> bool {
 
 /// Read with the document. One that cannot be read keeps no document from being in force, where it may stand beside
 /// answers to an attack: it is warned of, and drafts are refused because of it.
-fn client_secret(section: &SectionReader<'_>, from: SecretRef) -> ClientSecret {
+fn client_secret(section: &SectionReader<'_>, from: Option<SecretRef>) -> ClientSecret {
+    let Some(from) = from else { return ClientSecret { from, value: None } };
     let printable = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let fits = |text: &str| SECRET_LENGTHS.contains(&text.len()) && printable(text);
     let value = match from.read() {
@@ -434,7 +447,14 @@ fn client_secret(section: &SectionReader<'_>, from: SecretRef) -> ClientSecret {
             None
         }
     };
-    ClientSecret { from, value }
+    ClientSecret { from: Some(from), value }
+}
+
+fn secret_source(node: ValueNode) -> ParseResult<Option<SecretRef>> {
+    match text(node)? {
+        text if text == STORED => Ok(None),
+        text => secret_ref(text).map(Some),
+    }
 }
 
 fn logout_uri(node: ValueNode) -> ParseResult<Url> {

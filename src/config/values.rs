@@ -298,7 +298,11 @@ impl SecretRef {
 
 /// A secret, which must not be in the configuration file itself.
 pub(super) fn secret(node: ValueNode) -> ParseResult<SecretRef> {
-    match SecretRef::parse(text(node)?)? {
+    secret_ref(text(node)?)
+}
+
+pub(super) fn secret_ref(text: String) -> ParseResult<SecretRef> {
+    match SecretRef::parse(text)? {
         SecretRef::Literal(_) => Err(
             "contains the secret itself; write \"env:NAME\" or \"file:PATH\" to say where it is read from"
                 .to_owned(),

@@ -75,6 +75,7 @@ pub struct ClientCheck<'a> {
     challenge: String,
     /// The cookies of the browser that signs in.
     cookies: RefCell<BTreeMap<String, String>>,
+    stored: Option<SecretString>,
     tell: &'a dyn Fn(String),
     failed: Cell<usize>,
 }
@@ -147,9 +148,15 @@ impl<'a> ClientCheck<'a> {
             challenge: URL_SAFE_NO_PAD.encode(Sha256::digest(&random)),
             random,
             cookies: RefCell::default(),
+            stored: None,
             tell,
             failed: Cell::default(),
         })
+    }
+
+    /// The secret of a client whose secrets are kept in the database.
+    pub fn with_stored(self, stored: Option<SecretString>) -> Self {
+        Self { stored, ..self }
     }
 
     /// How much does not match. With somebody who signs in, also what comes after that.
@@ -157,7 +164,7 @@ impl<'a> ClientCheck<'a> {
         let client = self.client;
         let secret = client.secret.as_ref().map(|from| {
             let missing = || mismatch("none", format!("one in {from:?}"), "set it here as for the server");
-            from.value().ok_or_else(missing)
+            from.value().or(self.stored.as_ref()).ok_or_else(missing)
         });
         let secret = secret.and_then(|read| self.told("secret", read));
         let is_document = |it: &Answer| it.status == 200 && it.json.is_object();

@@ -1,6 +1,7 @@
 //! `/admin/apps` and `/api/v1/admin/apps`: the applications behind the gate and the clients of OpenID Connect, their drafts,
 //! and whom a draft lets in and keeps out.
 
+pub mod client;
 pub mod form;
 
 use std::borrow::Cow;

@@ -578,6 +578,7 @@ pub enum Flash {
     AccountDeleted,
     AccountsDisabled,
     AccountsAdded,
+    ClientSecretDropped,
     AccountUnlocked,
     NothingLocked,
     InvitationRevoked,

@@ -333,6 +333,12 @@ problems! {
         "At most 100 tokens can be valid. Revoke one with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
     NoPassword = kind("no-password", S::CONFLICT, "The account has no password",
         "Changing the number requires the current password. Set one with POST /api/v1/password/reset first.");
+    /// The secret of the client is not kept here.
+    NoStoredSecret = kind("no-stored-secret", S::CONFLICT, "The secret is not kept here",
+        "Set secret = \"stored\" in [apps.oidc] of the application first. A secret of env: or file: is replaced where it is read from; a public client has none.");
+    /// A third secret of a client.
+    TwoSecrets = kind("two-secrets", S::CONFLICT, "The client has two secrets",
+        "Drop the older one with DELETE /api/v1/admin/apps/{name}/secrets/{id} once the application uses the newer, then send the same call again.");
     /// An invitation sets the first password.
     HasPassword = kind("has-password", S::CONFLICT, "The account has a password",
         "An invitation sets the first password of an account. Use POST /api/v1/admin/accounts/{id}/require-new-password, or let the owner use POST /api/v1/password/reset.");

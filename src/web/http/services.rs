@@ -22,7 +22,7 @@ use crate::login::{
     AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
-use crate::oidc::{RefusedRequests, TokenKeys, WrongCalls};
+use crate::oidc::{ClientSecrets, RefusedRequests, TokenKeys, WrongCalls};
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
@@ -54,6 +54,8 @@ pub struct Services {
     /// Sign tokens for applications.
     pub token_keys: TokenKeys,
     pub grants: Grants,
+    /// Those that are kept for clients.
+    pub client_secrets: ClientSecrets,
     pub refused_requests: RefusedRequests,
     pub wrong_calls: WrongCalls,
     pub forms: SubmittedForms,

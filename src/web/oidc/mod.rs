@@ -94,7 +94,8 @@ fn not_now() -> HttpResponse {
 }
 
 /// The client that a request is from (RFC 6749, 2.3): by HTTP Basic, or by the fields of the form.
-fn authenticated<'a>(
+async fn authenticated<'a>(
+    services: &Services,
     live: &'a LiveSettings,
     request: &HttpRequest,
     parameters: &Parameters,
@@ -128,6 +129,9 @@ fn authenticated<'a>(
     let proved = match client.is_public() {
         // A form may have an empty one; of HTTP Basic too.
         true => secrets.iter().all(|secret| secret.is_empty()),
+        false if client.has_stored_secret() => {
+            services.client_secrets.match_any(&client.client_id, &secrets).await?
+        }
         false => secrets.iter().any(|secret| client.secret_matches(secret.as_bytes())),
     };
     if proved { Ok((app, client)) } else { Err(wrong()) }

@@ -35,7 +35,7 @@ pub async fn issue(sender: Requester, body: Bytes, services: ServicesData) -> Ht
 
 async fn answer(sender: &Requester, body: &Bytes, services: &Services, live: &LiveSettings) -> WebResult {
     let parameters = form(sender.request(), body)?;
-    let (app, client) = authenticated(live, sender.request(), &parameters)?;
+    let (app, client) = authenticated(services, live, sender.request(), &parameters).await?;
     // A code is used up by its first use: nothing is begun that cannot be signed.
     if !services.token_keys.is_ready(services.token_keys.algorithm_of(client)) {
         return Ok(not_now());
@@ -156,7 +156,7 @@ async fn tell_reuse(
 /// RFC 7009. The whole grant ends: its other tokens, too.
 pub async fn revoke(sender: Requester, body: Bytes, services: ServicesData) -> HttpResponse {
     answered(&sender, &services, async |live| {
-        let (client, token) = asked(sender.request(), &body, live)?;
+        let (client, token) = asked(&services, sender.request(), &body, live).await?;
         services.grants.revoke(&token, &client.client_id).await?;
         // RFC 7009 asks for no body, and some clients read one.
         let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({}));
@@ -185,7 +185,7 @@ async fn introspected(
     services: &Services,
     live: &LiveSettings,
 ) -> WebResult {
-    let (client, token) = asked(request, body, live)?;
+    let (client, token) = asked(services, request, body, live).await?;
     if client.is_public() {
         let error = OAuthError::new("invalid_client", "A client without a secret may not ask.");
         return Ok(refused(StatusCode::UNAUTHORIZED, error));
@@ -218,13 +218,14 @@ async fn introspected(
 }
 
 /// The client that asks, and the token that it asks about.
-fn asked<'a>(
+async fn asked<'a>(
+    services: &Services,
     request: &HttpRequest,
     body: &Bytes,
     live: &'a LiveSettings,
 ) -> Result<(&'a OidcClient, String), WebError> {
     let parameters = form(request, body)?;
-    let (_, client) = authenticated(live, request, &parameters)?;
+    let (_, client) = authenticated(services, live, request, &parameters).await?;
     match parameters.get("token") {
         Ok(Some(token)) => Ok((client, token.to_owned())),
         Ok(None) => Err(bad(OAuthError::invalid("token is missing.")).into()),

@@ -47,7 +47,7 @@ async fn a_client_is_tried_saved_changed_and_taken_away_by_its_form() {
     let table = "[apps.oidc]\nredirect_uris = [\"https://dash.example/cb\", \"http://127.0.0.1/cb\"]\n";
     assert!(file.contains(table) && !file.contains("hosts = []"), "{file}");
     let list = boss.get(LIST).await;
-    assert!(list.text.contains("OpenID Connect</span> <code>dash</code>"), "{}", list.text);
+    assert!(list.text.contains("OpenID Connect</a> <code>dash</code>"), "{}", list.text);
     // Other pages live with an application that has no host.
     let bob = app.client_at("198.51.100.8");
     assert_eq!(bob.login("bob", PASSWORD).await.status, 200);
@@ -117,7 +117,7 @@ async fn a_client_whose_secret_is_missing_is_warned_of_and_stops_nothing() {
     let app = TestApp::on(Store::Memory).behind_a_proxy().file(&apps).start().await;
     let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     let list = boss.get(LIST).await;
-    for told in ["cannot read its secret", "A redirect URI is http", "anyone who registers"] {
+    for told in ["cannot read its secret", "A redirect URI is http", "whoever has an account"] {
         assert!(list.text.contains(told), "{told}: {}", list.text);
     }
     let form = boss.get(&format!("{FORM}?app=dash")).await;

@@ -14,6 +14,7 @@ mod refresh;
 mod refused;
 mod requests;
 mod signing_out;
+mod stored_secrets;
 mod told;
 
 use base64::Engine;
