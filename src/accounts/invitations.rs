@@ -26,9 +26,9 @@ pub const LONGEST_INVITATION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 pub const MOST_INVITED: u32 = 1_000;
 /// The most that a list shows.
 const MOST_LISTED: i64 = 200;
-/// How long what has ended is kept, for a look at what became of it.
 /// How often accounts are created anew when names are registered meanwhile.
 const TRIES: usize = 3;
+/// How long what has ended is kept, for a look at what became of it.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 random_id! {

@@ -213,6 +213,13 @@ fn summary(file: &ImportFile, dry_run: bool) -> String {
         let addresses = counted(*unverified_emails, "e-mail address", "e-mail addresses");
         let _ = write!(text, "\n{addresses} left out: not verified.");
     }
+    if !file.unproven.is_empty() {
+        let names = counted(file.unproven.len(), "username is", "usernames are");
+        let _ = write!(
+            text,
+            "\n{names} an e-mail address that nobody verified: it proves nothing about its owner."
+        );
+    }
     text + &left_out(file)
 }
 

@@ -96,9 +96,12 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
         );
     }
     reseal_signing_keys(loaded, &old).await?;
-    reseal_client_secrets(loaded, &old).await?;
+    let secrets_lost = reseal_client_secrets(loaded, &old).await?;
     if done.lost.is_empty() {
-        return Ok(());
+        return match secrets_lost {
+            None => Ok(()),
+            Some(lost) => Err(CliFailure::unusable(lost)),
+        };
     }
     let names: Vec<_> = done.lost.iter().map(Username::as_str).collect();
     Err(CliFailure::unusable(format!(
@@ -125,8 +128,8 @@ async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(),
     Ok(())
 }
 
-/// Reseals the secrets of clients that are kept in the database.
-async fn reseal_client_secrets(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
+/// Reseals the secrets of clients that are kept in the database. Returns what to say of those that are lost.
+async fn reseal_client_secrets(loaded: &LoadedConfig, old: &KeyFile) -> Result<Option<String>, CliFailure> {
     let world = TimeAndEntropy::default();
     let secrets = app::open_client_secrets(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
     let done = secrets.reseal(&old.master()).await.map_err(CliFailure::broken)?;
@@ -134,11 +137,9 @@ async fn reseal_client_secrets(loaded: &LoadedConfig, old: &KeyFile) -> Result<(
     if done.sealed + done.kept > 0 {
         tell!("{} sealed; {} already.", secrets(done.sealed), secrets(done.kept));
     }
-    if done.lost > 0 {
-        let lost = counted(done.lost as usize, "client secret opens", "client secrets open");
-        tell!("{lost} under neither key file: generate others on /admin/apps.");
-    }
-    Ok(())
+    let lost = counted(done.lost as usize, "client secret opens", "client secrets open");
+    Ok((done.lost > 0)
+        .then(|| format!("{lost} under neither key file: drop them, and generate others, on /admin/apps")))
 }
 
 fn failure(error: StartError) -> CliFailure {

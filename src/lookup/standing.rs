@@ -1,15 +1,16 @@
 //! What keeps the owner of an account out now, and its end at one stroke.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use gatehouse_limiter::{Limit, LimitMode, RuleAction};
+use gatehouse_limiter::{Limit, LimitMode, RuleAction, RuleSpan};
 
 use super::{
     LimitStatus, Lookup, LookupActor, LookupError, LookupLogin, LookupScope, LookupSubject, LookupValue,
 };
 use crate::accounts::Account;
 use crate::clock::Micros;
-use crate::config::{LimitName, LiveSettings};
+use crate::config::{LimitName, LimitSubject, LiveSettings};
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,10 +51,26 @@ impl Hindrance {
 pub fn full_rule(status: &LimitStatus) -> Option<(usize, Micros)> {
     let full = status.rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule.frees_at?)));
     // A rule that refuses hides one that asks for a CAPTCHA.
-    let blocks = |at: usize| status.limit.rules()[at].then == RuleAction::Block;
-    let strictest = full.max_by_key(|(at, until)| (blocks(*at), *until));
+    let strictest = full.max_by_key(|(at, until)| (blocks(&status.limit, *at), *until));
     strictest.filter(|_| status.limit.mode() == LimitMode::Enforce)
 }
+
+fn blocks(limit: &Limit, rule: usize) -> bool {
+    limit.rules()[rule].then == RuleAction::Block
+}
+
+/// Of the number alone: what it shares with others is nothing that its owner can be let past. The pause between two codes
+/// and the CAPTCHA after some in a day are ordinary use.
+fn is_kept_by(status: &LimitStatus, rule: usize) -> bool {
+    let of_number =
+        LimitName::parse(status.limit.name()).is_some_and(|name| name.subject() == LimitSubject::Phone);
+    let is_pause =
+        matches!(status.limit.rules()[rule].span, RuleSpan::Sliding(window) if window <= LONGEST_PAUSE);
+    of_number && blocks(&status.limit, rule) && !is_pause
+}
+
+/// Between two codes to one number.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 fn subject(account: &Account, of_number: bool) -> Option<LookupSubject> {
     let value = match of_number {
@@ -80,15 +97,21 @@ impl Lookup {
         for of_number in [false, true] {
             let Some(subject) = subject(account, of_number) else { continue };
             for status in self.all(live, &subject).await? {
-                if let Some((rule, until)) = full_rule(&status) {
+                let full = full_rule(&status).filter(|(rule, _)| !of_number || is_kept_by(&status, *rule));
+                if let Some((rule, until)) = full {
                     found.push(Hindrance::Full { limit: status.limit, rule, until, of_number });
                 }
             }
         }
+        // What asks for a CAPTCHA comes last.
+        let asks =
+            |it: &Hindrance| matches!(it, Hindrance::Full { limit, rule, .. } if !blocks(limit, *rule));
+        found.sort_by_key(asks);
         Ok(found)
     }
 
-    /// Ends whatever keeps the owner out and can be unlocked, each with a record of its own. Returns how much that was.
+    /// Ends whatever keeps the owner out and can be unlocked, each with a record of its own. Returns how much that was. A
+    /// program's token gives no budget of messages and no guesses at codes back: that takes another scope.
     pub async fn unlock(
         &self,
         live: &Arc<LiveSettings>,
@@ -102,6 +125,7 @@ impl Lookup {
                     Some(subject) => self.enable_password(&subject, by.clone()).await?,
                     None => false,
                 },
+                Hindrance::Full { of_number: true, .. } if by.token.is_some() => false,
                 Hindrance::Full { limit, of_number, .. } => match subject(account, *of_number) {
                     Some(subject) => self.clear(live, limit.name(), &subject, by.clone()).await?,
                     None => false,

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::ResealedKeys;
 use crate::clock::{Clock, Micros, as_time};
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, random_id};
+use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx, random_id};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
 use crate::secret::{MasterKey, Seal};
@@ -36,12 +36,9 @@ pub struct StoredSecret {
     #[serde(serialize_with = "as_time")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Micros,
+    /// False if it was sealed under a key file that this server does not have: it is refused.
+    pub opens: bool,
 }
-
-from_row!(StoredSecret, row => StoredSecret {
-    id: sqlx::Row::try_get(row, "id")?,
-    created_at: Micros(sqlx::Row::try_get(row, "created_at")?),
-});
 
 #[derive(Clone)]
 pub struct ClientSecrets {
@@ -67,7 +64,7 @@ impl ClientSecrets {
             "INSERT INTO client_secrets (id, client, sealed, created_at) VALUES ($1, $2, $3, $4)";
         let (id, random) = (ClientSecretId::random(&self.entropy), self.entropy.bytes::<32>());
         let secret = Zeroizing::new(format!("{MARK}{}", URL_SAFE_NO_PAD.encode(random)));
-        let sealed = self.seal.seal(id.as_bytes(), secret.as_bytes(), &self.entropy);
+        let sealed = self.seal.seal(&owner(id, client), secret.as_bytes(), &self.entropy);
         // Two at once must not both find the last place free.
         let mut tx = self.db.begin_exclusive(DbLock::on("oidc.secrets")).await?;
         let count: i64 =
@@ -83,9 +80,15 @@ impl ClientSecrets {
 
     /// The secrets of a client, the newest first.
     pub async fn list(&self, client: &str) -> Result<Vec<StoredSecret>, DbError> {
-        const SQL: &str = "SELECT id, created_at FROM client_secrets WHERE client = $1
+        const SQL: &str = "SELECT id, sealed, created_at FROM client_secrets WHERE client = $1
             ORDER BY created_at DESC, id";
-        Ok(on_db!(&self.db, pool => query_as(SQL).bind(client).fetch_all(pool).await)?)
+        let rows: Vec<(ClientSecretId, String, i64)> =
+            on_db!(&self.db, pool => query_as(SQL).bind(client).fetch_all(pool).await)?;
+        let shown = |(id, sealed, at): (ClientSecretId, String, i64)| {
+            let opens = self.seal.open(&owner(id, client), &sealed).is_some();
+            StoredSecret { id, created_at: Micros(at), opens }
+        };
+        Ok(rows.into_iter().map(shown).collect())
     }
 
     /// Drops a secret for good, on every instance at once. False if the client has none with this id.
@@ -116,21 +119,22 @@ impl ClientSecrets {
             "SELECT id, sealed FROM client_secrets WHERE client = $1 ORDER BY created_at DESC, id";
         let rows: Vec<(ClientSecretId, String)> =
             on_db!(&self.db, pool => query_as(SQL).bind(client).fetch_all(pool).await)?;
-        Ok(rows.iter().filter_map(|(id, sealed)| self.seal.open(id.as_bytes(), sealed)).collect())
+        Ok(rows.iter().filter_map(|(id, sealed)| self.seal.open(&owner(*id, client), sealed)).collect())
     }
 
     /// Opens secrets under `old` and seals them under the key of this one.
     pub async fn reseal(&self, old: &MasterKey) -> Result<ResealedKeys, DbError> {
-        const ALL: &str = "SELECT id, sealed FROM client_secrets ORDER BY id";
+        const ALL: &str = "SELECT id, client, sealed FROM client_secrets ORDER BY id";
         const SEAL: &str = "UPDATE client_secrets SET sealed = $1 WHERE id = $2 AND sealed = $3";
-        let rows: Vec<(ClientSecretId, String)> =
+        let rows: Vec<(ClientSecretId, String, String)> =
             on_db!(&self.db, pool => query_as(ALL).fetch_all(pool).await)?;
         let (old, mut done) = (seal_of(old), ResealedKeys::default());
-        for (id, before) in rows {
-            if self.seal.open(id.as_bytes(), &before).is_some() {
+        for (id, client, before) in rows {
+            let owner = owner(id, &client);
+            if self.seal.open(&owner, &before).is_some() {
                 done.kept += 1;
-            } else if let Some(secret) = old.open(id.as_bytes(), &before) {
-                let sealed = self.seal.seal(id.as_bytes(), &secret, &self.entropy);
+            } else if let Some(secret) = old.open(&owner, &before) {
+                let sealed = self.seal.seal(&owner, &secret, &self.entropy);
                 done.sealed +=
                     execute!(&self.db => query(SEAL).bind(&sealed).bind(id.to_string()).bind(&before))?;
             } else {
@@ -139,6 +143,11 @@ impl ClientSecrets {
         }
         Ok(done)
     }
+}
+
+/// What a sealed secret belongs to: it opens for no other client.
+fn owner(id: ClientSecretId, client: &str) -> Vec<u8> {
+    [id.as_bytes(), client.as_bytes()].concat()
 }
 
 fn seal_of(master: &MasterKey) -> Seal {

@@ -12,6 +12,7 @@ on_both_stores!(
     whoever_is_refused_is_seen_and_unlocked,
     a_disabled_password_is_seen_and_unlocked,
     wrong_codes_of_the_number_are_seen_and_unlocked,
+    what_a_number_shares_is_neither_told_nor_unlocked,
     what_an_administrator_disabled_stays_so,
     a_limit_that_only_counts_keeps_nobody_out,
     no_token_unlocks_an_administrator,
@@ -116,6 +117,22 @@ async fn wrong_codes_of_the_number_are_seen_and_unlocked(store: Store) {
     assert_eq!((kinds(&kept), &kept[0]["limit"]), (vec!["codes"], &json!("sms-guess")), "{kept}");
     assert_eq!(unlock(&boss, "alice").await.body["standing"], json!([]));
     app.advance(Duration::from_secs(60));
+}
+
+/// The budget of a prefix is that of thousands, and the pause between two codes is ordinary.
+async fn what_a_number_shares_is_neither_told_nor_unlocked(store: Store) {
+    let app =
+        TestApp::on(store).limit("sms-prefix", &[max(2).per("24h")]).without(&["sms-address"]).start().await;
+    with_number(&app, "alice", NUMBER).await;
+    let boss = app.sign_in_admin("boss").await;
+    app.client().ask_code("+8613800138009", "register").await;
+    let spent = async || {
+        boss.get("/api/v1/admin/subjects/sms-prefix/%2B861380013").await.body["rules"][0]["count"].clone()
+    };
+    let before = spent().await;
+    assert_eq!(standing(&boss, "alice").await, json!([]), "{before}");
+    assert_eq!(unlock(&boss, "alice").await.status, 200);
+    assert_eq!(spent().await, before);
 }
 
 async fn what_an_administrator_disabled_stays_so(store: Store) {

@@ -94,7 +94,7 @@ async fn a_draft_is_tried_saved_and_followed_by_the_gate(store: Store) {
         "Would gain access:",
         "Would need a sign-in: <code>/health</code>",
         "No account that can sign in has this name: <code>nobody-has-this</code>",
-        "anyone who registers",
+        "whoever has an account",
     ] {
         assert!(tried.text.contains(told), "{told}: {}", tried.text);
     }
@@ -110,7 +110,7 @@ async fn a_draft_is_tried_saved_and_followed_by_the_gate(store: Store) {
     let list = boss.get(LIST).await;
     assert!(of(&list, "<bdi>wiki</bdi>") && of(&list, "<code>nobody-has-this</code>"), "{}", list.text);
     assert!(
-        of(&list, "group:staff, eve, nobody-has-this") && of(&list, "anyone who registers"),
+        of(&list, "group:staff, eve, nobody-has-this") && of(&list, "whoever has an account"),
         "{}",
         list.text
     );

@@ -162,7 +162,8 @@ async fn a_client_names_who_it_expects_and_nobody_learns_who_there_is() {
         ("\"><script>alert(1)</script>", "&#34;&#62;&#60;script&#62;alert(1)&#60;/script&#62;"),
         ("ada\u{202e}nimda", ""),
         ("a\u{0}b", ""),
-        ("ada@example.com", ""),
+        ("Ada@example.com", "ada@example.com"),
+        ("ada@b@example.com", ""),
         ("+8613800138000", ""),
     ] {
         let page = shown(&visitor, hint).await;

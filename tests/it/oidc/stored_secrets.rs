@@ -16,14 +16,18 @@ on_both_stores!(
 
 const SECRETS: &str = "/admin/apps/wiki/secrets";
 
-async fn stored(store: Store) -> TestApp {
+fn setup(store: Store) -> Setup {
     let apps = format!(
         "[[apps]]\nname = 'wiki'\nwho = ['everyone']\n[apps.oidc]\nsecret = 'stored'\nredirect_uris = ['{WIKI}']\n\n\
          [[apps]]\nname = 'spa'\nwho = ['everyone']\n[apps.oidc]\nredirect_uris = ['{SPA}']\n\n\
          [[apps]]\nname = 'files'\nwho = ['everyone']\n[apps.oidc]\nsecret = 'file:{}'\nredirect_uris = ['https://files.example/']\n",
         secret_file()
     );
-    start(TestApp::on(store).file(&apps).without(&["oidc-address"])).await
+    TestApp::on(store).file(&apps).without(&["oidc-address"])
+}
+
+async fn stored(store: Store) -> TestApp {
+    start(setup(store)).await
 }
 
 /// How a call with that secret ends: a code that is none is told only to a client that has proved itself.
@@ -76,7 +80,7 @@ async fn a_secret_is_made_replaced_and_dropped(store: Store) {
     assert_eq!(boss.delete(&path, json!({})).await.status, 404);
     assert!(!accepted(&app, &first).await && accepted(&app, &second).await);
     // Another instance knows at once.
-    let other = app.beside(TestApp::on(store)).await;
+    let other = app.beside(setup(store)).await;
     if store == Store::Redis {
         assert!(!accepted(&other, &first).await && accepted(&other, &second).await);
     }
@@ -137,7 +141,7 @@ async fn what_was_dropped_stays_so_when_a_document_is_restored(store: Store) {
     assert!(toml.contains("secret = 'stored'") || toml.contains("secret = \"stored\""), "{toml}");
     assert_eq!(boss.delete(&format!("/api/v1{SECRETS}/{id}"), json!({})).await.status, 204);
     let saved = boss
-        .put("/admin/apps", &version, json!({ "toml": format!("{toml}\n# again\n"), "reason": "x" }))
+        .put("/api/v1/admin/apps", &version, json!({ "toml": format!("{toml}\n# again\n"), "reason": "x" }))
         .await;
     assert_eq!(saved.status, 200, "{}", saved.text);
     assert!(!accepted(&app, &secret).await, "no document brings it back");

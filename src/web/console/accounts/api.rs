@@ -253,8 +253,8 @@ async fn respond(services: &Services, account: &Account) -> Result<HttpResponse,
 /// Unlock an account
 ///
 /// Ends what keeps its owner out: clears the counts of its name and of its number whose rules are full, and re-enables a
-/// password that too many wrong ones have disabled. An account that an administrator disabled stays so. No token does this
-/// to an administrator's account.
+/// password that too many wrong ones have disabled. An account that an administrator disabled stays so. A token clears no
+/// count of a number, for which it takes `subjects:clear`, and does nothing to an administrator's account.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/accounts/{id}/unlock",

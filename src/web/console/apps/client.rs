@@ -92,14 +92,14 @@ struct ClientSecretMade {
     tag = "admin",
     params(("name" = String, Path, description = "Of the application.", example = "grafana")),
     responses((status = 200, description = "At most two, without themselves.", body = ClientSecretList)),
-    extensions(("x-problems" = json!(["not-found", "no-stored-secret"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn api_list(
     _: Permitted,
     name: Path<String>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let client = keeping(&services, &name)?;
+    let client = client_of(&services, &name)?;
     let secrets = services.client_secrets.list(&client.client_id).await?;
     Ok(HttpResponse::Ok().json(ClientSecretList { secrets }))
 }
@@ -137,11 +137,11 @@ pub async fn api_generate(permitted: Permitted, name: Path<String>) -> Result<Ht
         ("id" = String, Path, example = "0123456789abcdef0123456789abcdef")
     ),
     responses((status = 204, description = "Dropped.")),
-    extensions(("x-problems" = json!(["not-found", "no-stored-secret"])))
+    extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn api_drop(permitted: Permitted, path: Path<(String, String)>) -> Result<HttpResponse, Problem> {
     let (admin, (name, id)) = (permitted.admin(), path.into_inner());
-    let client = keeping(&admin.services, &name)?;
+    let client = client_of(&admin.services, &name)?;
     let id = ClientSecretId::parse(&id).ok_or(Problem::NotFound)?;
     match drop_one(&admin, &name, &client, id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
@@ -151,7 +151,11 @@ pub async fn api_drop(permitted: Permitted, path: Path<(String, String)>) -> Res
 
 /// `GET /admin/apps/client?name=…`
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    respond(&request, value(&query, "name"), StatusCode::OK, SecretNotice::None).await
+    let app = value(&query, "name");
+    if app.is_empty() {
+        return Ok(request.visit.see_other("/admin/apps", None));
+    }
+    respond(&request, app, StatusCode::OK, SecretNotice::None).await
 }
 
 /// `POST /admin/apps/client`: makes a secret, or drops one. Answers with the page itself, not with a redirect: only this
@@ -162,12 +166,14 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     let sent = Arc::clone(&posted);
     let act = async move |_, pairs: FormPairs, _| {
         let (request, app) = (&sent.request, value(&pairs, "name"));
-        let client = keeping(&request.services, app)?;
-        if let Some(id) = ClientSecretId::parse(value(&pairs, "drop")) {
+        let client = client_of(&request.services, app)?;
+        let dropped = value(&pairs, "drop");
+        if !dropped.is_empty() {
+            let id = ClientSecretId::parse(dropped).ok_or(Problem::NotFound)?;
             drop_one(&request.admin, app, &client, id).await?;
             return Ok(request.visit.see_other(&address(app), Some(Flash::ClientSecretDropped)));
         }
-        match generate(&request.admin, app, &client).await? {
+        match generate(&request.admin, app, &keeping(&request.services, app)?).await? {
             Some((_, secret)) => respond(request, app, StatusCode::CREATED, SecretNotice::Made(secret)).await,
             None => respond(request, app, StatusCode::CONFLICT, SecretNotice::Full).await,
         }
