@@ -94,9 +94,9 @@ fn as_names<S: serde::Serializer>(groups: &Groups, serializer: S) -> Result<S::O
 pub enum AccountsMade {
     /// Each with its link, in their order.
     Made(Vec<(AccountId, NewInvitation)>),
-    /// By the position of their rows.
+    /// The rows that cannot be, by position, and why.
     Refused(Vec<(usize, ImportConflict)>),
-    /// None: names or numbers were taken again and again while they were being written.
+    /// Names or numbers were taken again and again while they were being written, so no account was made.
     Raced,
 }
 

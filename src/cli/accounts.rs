@@ -94,7 +94,7 @@ pub async fn import(
     Ok(())
 }
 
-/// Whoever wrote an address into a form elsewhere need not have it, so it opens no application to them.
+/// An address that somebody wrote into a form elsewhere need not be theirs, so it opens no application to them.
 fn refuse_unproven(live: &LiveSettings, file: &mut ImportFile) {
     const REASON: &str = "is an e-mail address that nobody verified, and named in [apps]; give the account another username in the export, or verify the address there";
     let ImportFile { rows, mistakes, unproven, .. } = file;

@@ -62,7 +62,7 @@ pub async fn check(
     }
 }
 
-/// Of a client whose secrets are kept in the database.
+/// The newest secret of a client whose secrets are kept in the database.
 async fn newest_secret(loaded: &LoadedConfig, client: &str) -> Result<Option<SecretString>, CliFailure> {
     let secrets = app::open_client_secrets(&loaded.settings, &TimeAndEntropy::default()).await;
     secrets.map_err(CliFailure::broken)?.newest(client).await.map_err(CliFailure::broken)

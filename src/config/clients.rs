@@ -89,13 +89,13 @@ impl Consent {
     }
 }
 
-/// Of a secret that is kept in the database.
+/// The word for a secret that is kept in the database.
 const STORED: &str = "stored";
 
 /// A secret and where it was read from, which alone is compared and shown.
 #[derive(Clone)]
 pub struct ClientSecret {
-    /// None: secrets of it are kept in the database.
+    /// Where it is read from, if it is not kept in the database.
     from: Option<SecretRef>,
     /// The secret; None if it could not be read here, or is kept there: nothing matches it.
     value: Option<SecretString>,

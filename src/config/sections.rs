@@ -381,14 +381,14 @@ section! {
     }
 }
 
-/// Who may have an account.
+/// The people who may have an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistrationMode {
-    /// Whoever registers, and whoever signs in by a code sent to a new number.
+    /// Anybody who registers, or signs in by a code sent to a new number.
     Open,
-    /// Whoever an administrator invites.
+    /// People with an invitation.
     Invite,
-    /// Those for whom an administrator makes one.
+    /// People for whom an administrator makes one.
     Closed,
 }
 

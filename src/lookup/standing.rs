@@ -59,7 +59,7 @@ fn blocks(limit: &Limit, rule: usize) -> bool {
     limit.rules()[rule].then == RuleAction::Block
 }
 
-/// Of the number alone: what it shares with others is nothing that its owner can be let past. The pause between two codes
+/// Whether the number alone fills the rule: what it shares with others is nothing that its owner can be let past. The pause between two codes
 /// and the CAPTCHA after some in a day are ordinary use.
 fn is_kept_by(status: &LimitStatus, rule: usize) -> bool {
     let of_number =

@@ -58,7 +58,7 @@ pub struct RegisterBody {
     captcha: Option<CaptchaSolution>,
 }
 
-/// Who wants an account, or the one of an invitation.
+/// Somebody who wants an account, or to enter that of an invitation.
 pub struct Newcomer {
     pub login: Username,
     pub phone: Option<(Phone, SmsCode)>,

@@ -49,7 +49,7 @@ pub struct WelcomeBody {
     captcha: Option<CaptchaSolution>,
 }
 
-/// The same answer to what is unknown, used, revoked or expired.
+/// Finds it, with one answer to what is unknown, used, revoked or expired.
 async fn find(services: &Services, token: &str) -> Result<Invitation, Problem> {
     let token = InvitationToken::parse(token).ok_or(Problem::InvitationEnded)?;
     services.invitations.find(&token).await?.ok_or(Problem::InvitationEnded)

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod form;
+mod recipes;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};

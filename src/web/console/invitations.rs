@@ -2,7 +2,7 @@
 //! may have an account at all.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -196,7 +196,7 @@ pub struct InviteRequest {
     /// Seconds.
     #[schema(minimum = 60, maximum = 7776000)]
     expires_in: u64,
-    /// Of the accounts that it makes.
+    /// The groups of the accounts that it makes.
     #[schema(max_items = 50)]
     groups: Option<Vec<String>>,
 }
@@ -306,7 +306,7 @@ pub async fn api_list(_: Permitted, services: ServicesData) -> Result<HttpRespon
 
 /// Make an invitation for many
 ///
-/// Whoever has the link makes an account with a name of their choice, until there are as many as it is for. Not while
+/// Everybody with the link makes an account with a name of their choice, until there are as many as it is for. Not while
 /// `[registration] mode` is `closed`.
 #[utoipa::path(
     post,
@@ -372,9 +372,9 @@ pub async fn show(request: AdminRequest) -> WebResult {
 /// `POST /admin/invitations`: the form that its button names. Answers with the page itself, not with a redirect: only this
 /// answer shows the links.
 pub async fn submit(posted: AdminForm) -> WebResult {
-    let posted = Arc::new(posted);
+    let posted = Rc::new(posted);
     let (visit, services) = (posted.request.visit.clone(), posted.request.services.clone());
-    let sent = Arc::clone(&posted);
+    let sent = Rc::clone(&posted);
     let act = async move |_, pairs: FormPairs, _| match value(&pairs, "do") {
         "invite" => submit_invitation(&sent.request, &pairs).await,
         "mode" => submit_mode(&sent).await,

@@ -133,7 +133,7 @@ messages! {
     ExpiryUnfit { max: u32 } = "error.expiry-unfit";
     /// A token for the admin API has to expire within this many days.
     ExpiryRequired { max: u32 } = "error.expiry-required";
-    /// Of several names, this one.
+    /// This one of several names.
     LoginsUnfit { it: String } = "invitations.login-unfit";
     LoginsTaken { it: String } = "invitations.logins-taken", CONFLICT;
     LoginsTooMany { max: usize } = "invitations.logins-many";
@@ -145,7 +145,7 @@ messages! {
     EmailMissing = "accounts.email-missing";
     ShownNameUnfit = "accounts.name-wrong";
     CountUnfit { max: u32 } = "invitations.count-unfit";
-    /// Nobody can make an account by a link.
+    /// No link makes an account while registration is closed.
     InvitesClosed = "invitations.closed", CONFLICT;
 }
 
@@ -309,7 +309,7 @@ impl Notice {
         wait: None,
     };
 
-    /// Nobody but administrators makes accounts.
+    /// Only administrators make accounts.
     pub const REGISTRATION_CLOSED: Self = Self::Refused {
         status: StatusCode::FORBIDDEN,
         words: Words {

@@ -530,7 +530,7 @@ pub enum Flash {
     /// The text that events were searched for is not known any more.
     SearchEnded,
     Registered,
-    /// By an invitation.
+    /// The account was entered by an invitation.
     Invited,
     PasswordChanged,
     SessionRevoked,

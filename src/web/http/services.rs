@@ -54,7 +54,7 @@ pub struct Services {
     /// Sign tokens for applications.
     pub token_keys: TokenKeys,
     pub grants: Grants,
-    /// Those that are kept for clients.
+    /// The secrets that are kept for clients.
     pub client_secrets: ClientSecrets,
     pub refused_requests: RefusedRequests,
     pub wrong_calls: WrongCalls,

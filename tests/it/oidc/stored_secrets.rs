@@ -112,6 +112,7 @@ async fn the_page_does_the_same(store: Store) {
     let shown = boss.get(page).await;
     assert!(shown.text.contains(&format!("{}/oauth/token", app.url)), "{}", shown.text);
     assert!(shown.text.contains("There is none yet"));
+    assert!(shown.text.contains("client_id = wiki"), "Grafana's settings have the values of this client");
     let done = boss.submit(page, "/admin/apps/client", &[("name", "wiki")]).await;
     assert_eq!(done.status, 201, "{}", done.text);
     let (_, rest) = done.text.split_once("ghc_").unwrap();

@@ -375,7 +375,7 @@ async fn nothing_is_counted_of_what_cannot_be_a_login(store: Store) {
     app.register("alice").await;
     let client = app.client();
     let before = app.hashes();
-    for login in ["", " ", "a b", "alice@example.com", "13800138000", "alice\u{202e}", &"a".repeat(65)] {
+    for login in ["", " ", "a b", "alice@b@example.com", "13800138000", "alice\u{202e}", &"a".repeat(65)] {
         for _ in 0..5 {
             let answer = client.login(login, WRONG).await;
             assert_eq!((answer.status, answer.problem()), (422, "invalid-input"));

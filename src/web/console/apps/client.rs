@@ -1,7 +1,7 @@
 //! `/admin/apps/client` and its calls: what an application's own settings need to know of Gatehouse, and the secrets that
 //! Gatehouse keeps for it.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -9,10 +9,11 @@ use actix_web::web::{Path, Query};
 use askama::Template;
 use serde::Serialize;
 use serde_json::json;
-use url::form_urlencoded;
+use url::{Url, form_urlencoded};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::recipes::{Recipe, recipes};
 use crate::config::OidcClient;
 use crate::db::DbError;
 use crate::oidc::{ClientSecretId, StoredSecret};
@@ -161,9 +162,9 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 /// `POST /admin/apps/client`: makes a secret, or drops one. Answers with the page itself, not with a redirect: only this
 /// answer shows the secret.
 pub async fn submit(posted: AdminForm) -> WebResult {
-    let posted = Arc::new(posted);
+    let posted = Rc::new(posted);
     let (visit, services) = (posted.request.visit.clone(), posted.request.services.clone());
-    let sent = Arc::clone(&posted);
+    let sent = Rc::clone(&posted);
     let act = async move |_, pairs: FormPairs, _| {
         let (request, app) = (&sent.request, value(&pairs, "name"));
         let client = client_of(&request.services, app)?;
@@ -194,7 +195,12 @@ async fn respond(request: &AdminRequest, app: &str, status: StatusCode, notice: 
     let secrets = services.client_secrets.list(&client.client_id).await?;
     let issuer = services.public_url.trim_end_matches('/').to_owned();
     let layout = request.layout(address(app));
-    Ok(visit.page(status, &ClientPage { layout, app: app.to_owned(), client, issuer, secrets, notice }))
+    let address = client.redirect_uris.first().map_or("", |uri| uri.as_str());
+    let address = Url::parse(address).map(|uri| uri.origin().ascii_serialization()).unwrap_or_default();
+    let own = |recipe: &Recipe| (recipe.name, recipe.with(&issuer, &client.client_id, &address));
+    let recipes = recipes().iter().map(own).filter(|(_, blocks)| !blocks.is_empty()).collect();
+    Ok(visit
+        .page(status, &ClientPage { layout, app: app.to_owned(), client, issuer, secrets, recipes, notice }))
 }
 
 #[derive(Template)]
@@ -205,6 +211,8 @@ struct ClientPage {
     client: OidcClient,
     issuer: String,
     secrets: Vec<StoredSecret>,
+    /// Settings of known applications, with the values of this client.
+    recipes: Vec<(&'static str, Vec<String>)>,
     notice: SecretNotice,
 }
 

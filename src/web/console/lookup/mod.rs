@@ -222,7 +222,7 @@ async fn person(
     })
 }
 
-/// By the counts that the page shows below.
+/// The same words as on the page of an account, by the counts that this page shows below.
 fn standing_of(account: Option<&Account>, limits: &[LimitStatus], locale: Locale) -> Vec<StandingRow> {
     let disabled = account.and_then(|account| account.disabled_at);
     let password = account.and_then(|account| account.password_disabled_at);
