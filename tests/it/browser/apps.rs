@@ -2,6 +2,7 @@
 
 use gatehouse::clock::Clock;
 
+use super::look::Look;
 use crate::gate::{APPS, account, inside};
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, PHONE, Screen};
@@ -135,4 +136,28 @@ async fn a_dozen_applications_and_a_file_for_the_proxy_fit_little_more_than_a_sc
     browser.open("/admin/apps?proxy=caddy&app=application+3").await;
     assert_eq!(browser.js(file).await, true, "it is open where it was asked for");
     assert!(browser.text("pre[data-copy]").await.contains("a3.example"));
+}
+
+#[tokio::test]
+async fn a_client_is_given_a_secret_and_its_settings() {
+    let file = "[[apps]]\nname = 'dash'\nwho = ['everyone']\n[apps.oidc]\nsecret = 'stored'\nredirect_uris = ['https://dash.example/cb']\n";
+    let app = TestApp::on(Store::Memory).file(file).start().await;
+    app.clock.set(Clock::System.now());
+    app.administrator("watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/apps").await;
+    browser.follow("a.tag[href^='/admin/apps/client']").await;
+    let look = Look { browser: &browser, language: "en", faults: Default::default() };
+    look.at("console-client").await;
+    browser.leave_by(async { browser.find("#secrets ~ form .main").await.click().await.unwrap() }).await;
+    assert!(browser.text("#secret").await.starts_with("ghc_"));
+    browser.js("document.querySelector('#settings ~ details').open = true").await;
+    assert!(browser.text("#settings ~ details").await.contains("client_id = dash"));
+    look.at("console-client-secret").await;
+    browser.follow("#secrets ~ ul .danger").await;
+    assert!(browser.text(".notice.good").await.contains("dropped"));
+    let faults = look.faults.into_inner();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    browser.assert_content().await;
 }

@@ -217,10 +217,10 @@ struct ClientPage {
 }
 
 impl ClientPage {
-    /// What the settings of the application ask for: its usual name, and the value here.
-    fn settings(&self) -> Vec<(&'static str, String)> {
+    /// What the settings of the application ask for: a line for each usual name, with its value here.
+    fn settings(&self) -> String {
         let at = |path: &str| format!("{}{path}", self.issuer);
-        vec![
+        let values = [
             ("issuer", self.issuer.clone()),
             ("client_id", self.client.client_id.clone()),
             ("scopes", "openid profile email groups".to_owned()),
@@ -230,6 +230,9 @@ impl ClientPage {
             ("userinfo_endpoint", at("/oauth/userinfo")),
             ("jwks_uri", at("/oauth/keys")),
             ("end_session_endpoint", at("/oauth/logout")),
-        ]
+        ];
+        let uris = self.client.redirect_uris.iter().map(|uri| ("redirect_uri", uri.as_str().to_owned()));
+        let lines = values.into_iter().chain(uris).map(|(name, value)| format!("{name} = {value}"));
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
