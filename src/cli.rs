@@ -199,7 +199,7 @@ enum KeyCommand {
         #[arg(long)]
         accept_loss: bool,
     },
-    /// Seal secrets of authenticator apps anew, after the whole key file was replaced.
+    /// Seal secrets of authenticator apps and of clients anew, after the whole key file was replaced.
     Reseal {
         /// The key file under which they were sealed before.
         old: PathBuf,

@@ -31,6 +31,9 @@ const TRIES: usize = 3;
 /// How long what has ended is kept, for a look at what became of it.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Gives a new account its groups.
+const GROUPS: &str = "INSERT INTO account_groups (account, names) VALUES ($1, $2)";
+
 random_id! {
     /// An invitation's id, for listing and revoking it. It opens nothing: the link does.
     InvitationId
@@ -174,7 +177,6 @@ impl Invitations {
         groups: &Groups,
         by: Option<AccountId>,
     ) -> Result<AccountsMade, DbError> {
-        const GROUPS: &str = "INSERT INTO account_groups (account, names) VALUES ($1, $2)";
         for _ in 0..TRIES {
             let mut tx = self.db.begin_exclusive(DbLock::on("accounts.import")).await?;
             let conflicts = conflicts(&mut tx, rows).await?;
@@ -335,7 +337,6 @@ impl Accounts {
             is_open!(),
             " RETURNING group_names"
         );
-        const GROUPS: &str = "INSERT INTO account_groups (account, names) VALUES ($1, $2)";
         let account = self.fresh(login, Some(phc), None, Roles::default());
         let [.., older] = account.login.spellings();
         if older != account.login && self.find(&older).await?.is_some() {

@@ -12,8 +12,8 @@ use super::log::tell;
 use super::{CliFailure, counted, database_failure};
 
 const LOST: &str = "What was hashed under the key before is not found again:
-  everybody signs in anew, API tokens are made anew, and known devices are strangers;
-  secrets of authenticator apps open under the old file alone: gatehouse key reseal OLD.key;
+  everybody signs in anew, API tokens and links of invitations are made anew, and known devices are strangers;
+  secrets of authenticator apps and of clients open under the old file alone: gatehouse key reseal OLD.key;
   events of before are found by their mask only.
 Nobody can tell any more for whom messages, wrong passwords and wrong codes of apps were counted. So until the longest window
 of their limits has passed since the last of them, no message is sent, no password compared, and no second factor.";

@@ -23,7 +23,7 @@ use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes};
 use crate::throttle::Limiter;
 
-pub use standing::{Hindrance, full_rule};
+pub use standing::{Hindrance, hindrances_of};
 pub use subject::{
     LookupKind, LookupLogin, LookupScope, LookupSubject, LookupValue, NamedProgram, ScopeKind, ValueKind,
     kind_of,

@@ -47,26 +47,43 @@ impl Hindrance {
     }
 }
 
-/// The strictest rule of an enforced limit that is full, by its position, and until when.
-pub fn full_rule(status: &LimitStatus) -> Option<(usize, Micros)> {
+/// What the counts of a subject and its account tell, if it has one; what asks for a CAPTCHA comes last.
+pub fn hindrances_of<'a>(
+    account: Option<&Account>,
+    statuses: impl Iterator<Item = (&'a LimitStatus, bool)>,
+) -> Vec<Hindrance> {
+    let mut found = Vec::new();
+    if let Some(account) = account {
+        found.extend(account.disabled_at.map(|since| Hindrance::Disabled { since }));
+        found.extend(account.password_disabled_at.map(|since| Hindrance::PasswordDisabled { since }));
+        let is_new = account.password_hash.is_none() && account.phone.is_none();
+        found.extend(is_new.then_some(Hindrance::NeverEntered));
+    }
+    found.extend(statuses.filter_map(|(status, of_number)| full(status, of_number)));
+    let asks = |it: &Hindrance| matches!(it, Hindrance::Full { limit, rule, .. } if !blocks(limit, *rule));
+    found.sort_by_key(asks);
+    found
+}
+
+/// The strictest full rule of an enforced limit. Of a number only what it alone fills: what it shares with others is nothing
+/// that its owner can be let past, and the pause between two codes and the CAPTCHA after some are ordinary use.
+fn full(status: &LimitStatus, of_number: bool) -> Option<Hindrance> {
+    let limit = &status.limit;
+    let is_pause = |rule: usize| matches!(limit.rules()[rule].span, RuleSpan::Sliding(window) if window <= LONGEST_PAUSE);
+    let counts = |rule: usize| !of_number || (blocks(limit, rule) && !is_pause(rule));
+    let is_its_own =
+        !of_number || LimitName::parse(limit.name()).is_some_and(|it| it.subject() == LimitSubject::Phone);
+    if limit.mode() != LimitMode::Enforce || !is_its_own {
+        return None;
+    }
     let full = status.rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule.frees_at?)));
-    // A rule that refuses hides one that asks for a CAPTCHA.
-    let strictest = full.max_by_key(|(at, until)| (blocks(&status.limit, *at), *until));
-    strictest.filter(|_| status.limit.mode() == LimitMode::Enforce)
+    let full = full.filter(|(at, _)| counts(*at));
+    let (rule, until) = full.max_by_key(|(at, until)| (blocks(limit, *at), *until))?;
+    Some(Hindrance::Full { limit: limit.clone(), rule, until, of_number })
 }
 
 fn blocks(limit: &Limit, rule: usize) -> bool {
     limit.rules()[rule].then == RuleAction::Block
-}
-
-/// Whether the number alone fills the rule: what it shares with others is nothing that its owner can be let past. The pause between two codes
-/// and the CAPTCHA after some in a day are ordinary use.
-fn is_kept_by(status: &LimitStatus, rule: usize) -> bool {
-    let of_number =
-        LimitName::parse(status.limit.name()).is_some_and(|name| name.subject() == LimitSubject::Phone);
-    let is_pause =
-        matches!(status.limit.rules()[rule].span, RuleSpan::Sliding(window) if window <= LONGEST_PAUSE);
-    of_number && blocks(&status.limit, rule) && !is_pause
 }
 
 /// Between two codes to one number.
@@ -88,26 +105,13 @@ impl Lookup {
         live: &LiveSettings,
         account: &Account,
     ) -> Result<Vec<Hindrance>, LookupError> {
-        let mut found = Vec::new();
-        found.extend(account.disabled_at.map(|since| Hindrance::Disabled { since }));
-        found.extend(account.password_disabled_at.map(|since| Hindrance::PasswordDisabled { since }));
-        if account.password_hash.is_none() && account.phone.is_none() {
-            found.push(Hindrance::NeverEntered);
-        }
+        let mut statuses = Vec::new();
         for of_number in [false, true] {
             let Some(subject) = subject(account, of_number) else { continue };
-            for status in self.all(live, &subject).await? {
-                let full = full_rule(&status).filter(|(rule, _)| !of_number || is_kept_by(&status, *rule));
-                if let Some((rule, until)) = full {
-                    found.push(Hindrance::Full { limit: status.limit, rule, until, of_number });
-                }
-            }
+            statuses.extend(self.all(live, &subject).await?.into_iter().map(|status| (status, of_number)));
         }
-        // What asks for a CAPTCHA comes last.
-        let asks =
-            |it: &Hindrance| matches!(it, Hindrance::Full { limit, rule, .. } if !blocks(limit, *rule));
-        found.sort_by_key(asks);
-        Ok(found)
+        let statuses = statuses.iter().map(|(status, of_number)| (status, *of_number));
+        Ok(hindrances_of(Some(account), statuses))
     }
 
     /// Ends whatever keeps the owner out and can be unlocked, each with a record of its own. Returns how much that was. A

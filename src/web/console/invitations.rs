@@ -256,7 +256,7 @@ pub async fn api_create(
     let sms = &admin.services.live.snapshot().sms;
     let phone = phone.map(|text| Phone::parse(&text, &sms.default_region)?.allowed_in(&sms.countries));
     let row = row(login, phone.transpose()?, profile);
-    // Whoever has the token could come into what is open to that name.
+    // With the token somebody could come into what is open to that name.
     if admin.token().is_some() && is_reserved(&admin.services.live.snapshot(), &row.login) {
         return Err(admin.overreached("account-create"));
     }

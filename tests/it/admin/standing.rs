@@ -131,6 +131,9 @@ async fn what_a_number_shares_is_neither_told_nor_unlocked(store: Store) {
     };
     let before = spent().await;
     assert_eq!(standing(&boss, "alice").await, json!([]), "{before}");
+    boss.submit("/admin/lookup", "/admin/lookup", &[("asked", NUMBER)]).await;
+    let looked_up = boss.get("/admin/lookup?typed").await;
+    assert!(!looked_up.text.contains("Kept out now"), "nor by the look-up: {}", looked_up.text);
     assert_eq!(unlock(&boss, "alice").await.status, 200);
     assert_eq!(spent().await, before);
 }

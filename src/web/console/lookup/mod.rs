@@ -17,8 +17,7 @@ use crate::accounts::{Account, DeviceFailures};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::lookup::{
-    Hindrance, LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus,
-    full_rule,
+    LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus, hindrances_of,
 };
 use crate::web::console::confirm;
 use crate::web::console::events::row::{self, EventRow};
@@ -208,7 +207,9 @@ async fn person(
     let account = lookup.account(subject).await?;
     let device = lookup.device_failures(subject).await?;
     let limits = lookup.all(live, subject).await?;
-    let standing = standing_of(account.as_ref(), &limits, visit.locale);
+    let of_number = matches!(subject.value, LookupValue::Phone(_));
+    let hindrances = hindrances_of(account.as_ref(), limits.iter().map(|status| (status, of_number)));
+    let standing = hindrances.iter().map(|it| StandingRow::new(it, visit.locale)).collect();
     let state = |status: LimitStatus| {
         let events = events_of(Some(status.limit.name()));
         LimitState::new(status, events)
@@ -220,19 +221,6 @@ async fn person(
         limits: limits.into_iter().map(state).collect(),
         ..person
     })
-}
-
-/// The same words as on the page of an account, by the counts that this page shows below.
-fn standing_of(account: Option<&Account>, limits: &[LimitStatus], locale: Locale) -> Vec<StandingRow> {
-    let disabled = account.and_then(|account| account.disabled_at);
-    let password = account.and_then(|account| account.password_disabled_at);
-    let full = limits.iter().filter_map(|status| {
-        let (rule, until) = full_rule(status)?;
-        Some(Hindrance::Full { limit: status.limit.clone(), rule, until, of_number: false })
-    });
-    let all = disabled.map(|since| Hindrance::Disabled { since }).into_iter();
-    let all = all.chain(password.map(|since| Hindrance::PasswordDisabled { since })).chain(full);
-    all.map(|hindrance| StandingRow::new(&hindrance, locale)).collect()
 }
 
 fn kind(found: &AskedSubject) -> &'static str {
