@@ -324,7 +324,9 @@ fn check_config(loaded: &LoadedConfig, file: &Path) -> Result<(), CliFailure> {
         }
         tell!("warning: store.url: redis forgets what is counted when its memory is full ({eviction})");
     }
-    tell!("{}: ok", file.display());
+    let missing =
+        if file.exists() { "" } else { "there is no such file; the defaults and variables are in force: " };
+    tell!("{}: {missing}ok", file.display());
     if let Some(place) = service(loaded) {
         tell!(
             "[limits] and the other live sections are read from {place}; this file fills it if it is empty"

@@ -179,8 +179,9 @@ async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result
     }
     let hash = hasher.hash(&HashCaller::OPERATOR, &password).await.map_err(CliFailure::broken)?;
     // Printed before the account exists: there must not be an only password that nobody has seen.
+    let address = format!("{}/admin", services.public_url.trim_end_matches('/'));
     let shown = say(&format!(
-        "There is no administrator yet, so one is created.\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
+        "There is no administrator yet, so one is created.\n  sign in at:        {address}\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nIt is asked for once: you then choose a password of your own. It is not shown again."
     ));
     if let Err(reason) = shown {
         tracing::error!(

@@ -1,4 +1,5 @@
-//! `gatehouse apps check`: goes a client's whole way at the server that answers, and names what does not match there.
+//! `gatehouse apps check`, and *Test* on the page of a client: goes a client's whole way at the server that answers, and
+//! names what does not match there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,7 +164,11 @@ impl<'a> ClientCheck<'a> {
     pub async fn run(self, sign_in: Option<(&str, Ask<'_>)>) -> usize {
         let client = self.client;
         let secret = client.secret.as_ref().map(|from| {
-            let missing = || mismatch("none", format!("one in {from:?}"), "set it here as for the server");
+            let to_do = match client.has_stored_secret() {
+                true => "generate one at /admin/apps, and give it to the application",
+                false => "set it here as for the server",
+            };
+            let missing = || mismatch("none", format!("one in {from:?}"), to_do);
             from.value().or(self.stored.as_ref()).ok_or_else(missing)
         });
         let secret = secret.and_then(|read| self.told("secret", read));

@@ -1,6 +1,8 @@
 //! Secrets of clients that Gatehouse makes and keeps (`secret = "stored"`): sealed in the database, shown once, and two good
 //! at a time while one replaces the other.
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::SecretString;
@@ -89,6 +91,13 @@ impl ClientSecrets {
             StoredSecret { id, created_at: Micros(at), opens }
         };
         Ok(rows.into_iter().map(shown).collect())
+    }
+
+    /// The ids of the clients that have a secret.
+    pub async fn clients(&self) -> Result<BTreeSet<String>, DbError> {
+        const SQL: &str = "SELECT DISTINCT client FROM client_secrets";
+        let ids: Vec<String> = on_db!(&self.db, pool => query_scalar(SQL).fetch_all(pool).await)?;
+        Ok(ids.into_iter().collect())
     }
 
     /// Drops a secret for good, on every instance at once. False if the client has none with this id.

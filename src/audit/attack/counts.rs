@@ -44,6 +44,8 @@ pub struct AttackFigures {
     pub prefixes: u64,
     /// Passwords of strangers that were compared, messages that were sent, or accounts that were created.
     pub done: u64,
+    /// The ones among them since an answer first met an attempt; None before that.
+    pub done_since: Option<u64>,
     pub entered: u64,
     /// Honest people who were asked for a CAPTCHA: an attempt from a known device, or soon followed by a right
     /// one for the same name from the same address (of messages: whose code was entered; of registrations:
@@ -94,10 +96,6 @@ impl AttackFigures {
             AttackState::Steady
         }
     }
-
-    pub const fn times(&self) -> Option<u64> {
-        rule::times(self.recent, self.usual)
-    }
 }
 
 /// One row of the record, of the action of the attack.
@@ -136,6 +134,9 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>, now
         AttackKind::Messages => matches!(row.outcome, Outcome::Ok | Outcome::Unknown),
         AttackKind::Registrations => row.outcome == Outcome::Ok,
     };
+    // Rows are newest first.
+    let since = rows.iter().rposition(|row| row.by_answer);
+    let done_in = |rows: &[FigureRow]| rows.iter().filter(done).map(|row| row.count).sum();
     AttackFigures {
         attempts: all,
         answer_challenged: sum(&|row| answered(row, Fate::Challenged)),
@@ -149,7 +150,8 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>, now
         names: names.by_subject.len() as u64,
         numbers: numbers.by_subject.len() as u64,
         prefixes: prefixes.by_subject.len() as u64,
-        done: rows.iter().filter(done).map(|row| row.count).sum(),
+        done: done_in(rows),
+        done_since: since.map(|first| done_in(&rows[..first])),
         entered: rows.iter().filter_map(|row| row.phone).collect::<HashSet<_>>().intersection(entered).count()
             as u64,
         honest: honest(kind, rows, entered),

@@ -87,10 +87,6 @@ pub const fn is_unusual(kind: AttackKind, recent: u64, usual: u64) -> bool {
     recent >= kind.floor() && recent * AN_HOUR >= TIMES * usual
 }
 
-pub const fn times(recent: u64, usual: u64) -> Option<u64> {
-    (recent * AN_HOUR).checked_div(usual)
-}
-
 pub fn usual_hour(now: Micros, days_ago: u32) -> (Micros, Micros) {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     const HALF: Duration = Duration::from_secs(30 * 60);

@@ -37,7 +37,7 @@ use crate::tuning::{CheckedEdit, LiveSection};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::ChangeReason;
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Layout, Locale, Moment, Problem, ServicesData, UnreadBody, WebResult};
+use crate::web::http::{Layout, Locale, Moment, Problem, Services, ServicesData, UnreadBody, WebResult};
 
 // What the accounts say about an application; as it is in the API.
 #[derive(Clone, Serialize, ToSchema)]
@@ -144,6 +144,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let page = AppsPage {
         layout: request.layout("/admin/apps"),
         apps: checks(&services.accounts, apps).await?,
+        without_secret: without_secret(services, apps).await?,
         refused: RefusedUri::all(apps, &services.refused_requests),
         without_pkce: without_pkce(apps, &services.refused_requests),
         version: current.version,
@@ -174,7 +175,7 @@ pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
         request.visit.page(page.controls.status(), &AppsEditPage { layout, page, trial, overridden })
     };
     let attempt = async |checked| tried(&request.admin, checked).await;
-    submitted(&posted, &APPS, sent.controls.clone(), sent.edit(), show, attempt).await
+    submitted(&posted, (&APPS, APPS.page), sent.controls.clone(), sent.edit(), show, attempt).await
 }
 
 /// Hosts and names that are shown of an application; it may have 200 of each.
@@ -200,6 +201,8 @@ pub struct AppsPage {
     pub apps: Vec<AppCheck>,
     /// The redirect URIs that were refused, by the name of the application.
     pub refused: HashMap<String, Vec<RefusedUri>>,
+    /// Names of the applications whose secret is to be kept here, and for which none was generated.
+    pub without_secret: BTreeSet<String>,
     /// When an application has last sent no PKCE, by its name.
     pub without_pkce: HashMap<String, Moment>,
     /// An environment variable sets them.
@@ -241,6 +244,14 @@ impl RefusedUri {
         };
         clients.map(of).collect()
     }
+}
+
+async fn without_secret(services: &Services, apps: &Apps) -> Result<BTreeSet<String>, DbError> {
+    let known = services.client_secrets.clients().await?;
+    let lacks = |app: &&Arc<App>| {
+        app.oidc.as_ref().is_some_and(|it| it.has_stored_secret() && !known.contains(&it.client_id))
+    };
+    Ok(apps.all().iter().filter(lacks).map(|app| app.name.clone()).collect())
 }
 
 fn without_pkce(apps: &Apps, refused: &RefusedRequests) -> HashMap<String, Moment> {

@@ -1,14 +1,17 @@
 //! An attack in words, for the overview: what, since when, from whom to whom, and the answers to it.
 
+use std::time::Duration;
+
 use ipnet::IpNet;
 use rust_i18n::t;
 use url::form_urlencoded;
 
-use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState};
+use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState, MINUTE};
 use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::web::console::access::AccessAnswer;
 use crate::web::console::chart::sparkline;
+use crate::web::console::figures::HOUR;
 use crate::web::console::limit_text::grouped;
 use crate::web::http::{Locale, Moment};
 
@@ -65,7 +68,7 @@ impl AttackBanner {
         attack: &AttackEntry,
         minutes: impl IntoIterator<Item = u64>,
     ) -> Self {
-        let AttackEntry { id, kind, realm, began_at, figures, .. } = attack;
+        let AttackEntry { id, kind, began_at, figures, .. } = attack;
         let attack_state = figures.state(*kind);
         let (state, tone) = match attack_state {
             AttackState::Rising => ("attack.rising", "bad"),
@@ -82,11 +85,11 @@ impl AttackBanner {
             spark: sparkline(minutes),
             tone,
             id: id.clone(),
-            title: title(locale, *kind, realm, figures),
+            title: title(locale, attack, attack_state),
             since: Moment(*began_at),
             state,
             quiet: (attack_state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
-            answered: answered(locale, figures),
+            answered: answered(locale, *kind, figures),
             in_force: !in_force.is_empty() || networks.iter().any(|(_, deny)| deny.in_force),
             refuse_first: figures.top_network.is_some()
                 && networks.first().is_some_and(|(_, deny)| !deny.in_force),
@@ -117,18 +120,36 @@ pub fn events_of(attack: &AttackEntry) -> String {
     format!("/admin/events?{}", query.finish())
 }
 
-fn title(locale: Locale, kind: AttackKind, realm: &str, figures: &AttackFigures) -> String {
-    let (times, new) = match kind {
-        AttackKind::SignIns => ("attack.sign-ins", "attack.sign-ins-new"),
-        AttackKind::Messages => ("attack.messages", "attack.messages-new"),
-        AttackKind::Registrations => ("attack.registrations", "attack.registrations-new"),
-        AttackKind::Attempts => ("attack.realm", "attack.realm-new"),
+/// How many there are now, or were until it fell quiet, beside what is usual.
+fn title(locale: Locale, attack: &AttackEntry, state: AttackState) -> String {
+    let AttackEntry { kind, realm, began_at, seen_at, figures, .. } = attack;
+    let key = match kind {
+        AttackKind::SignIns => "attack.sign-ins",
+        AttackKind::Messages => "attack.messages",
+        AttackKind::Registrations => "attack.registrations",
+        AttackKind::Attempts => "attack.realm",
+    };
+    let (count, span) = match state {
+        AttackState::Quiet => (figures.attempts, Micros(figures.busy_until).since(*began_at)),
+        _ => (figures.minute, seen_at.since(*began_at).min(MINUTE)),
+    };
+    let usual = match figures.usual {
+        0 => locale.t("attack.none").into_owned(),
+        usual => rate(locale, usual, HOUR),
     };
     let code = locale.code();
-    match figures.times() {
-        Some(count) => t!(times, locale = code, times = grouped(count), realm = realm).into_owned(),
-        None => t!(new, locale = code, realm = realm).into_owned(),
-    }
+    t!(key, locale = code, rate = rate(locale, count, span), usual = usual, realm = realm).into_owned()
+}
+
+/// So many within a span, by the second, the minute or the hour: the shortest in which there are two.
+fn rate(locale: Locale, count: u64, span: Duration) -> String {
+    let in_hour = count * HOUR.as_secs() / span.as_secs().max(1);
+    let (key, count) = match in_hour {
+        7_200.. => ("attack.per-second", in_hour / 3_600),
+        120.. => ("attack.per-minute", in_hour / 60),
+        _ => ("attack.per-hour", in_hour),
+    };
+    t!(key, locale = locale.code(), count = grouped(count)).into_owned()
 }
 
 fn sentences(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<String> {
@@ -153,10 +174,13 @@ fn sentences(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<S
     std::iter::once(from).chain(at).collect()
 }
 
+fn least(figures: &AttackFigures, count: u64) -> String {
+    if figures.partial { format!("≥ {}", grouped(count)) } else { grouped(count) }
+}
+
 fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String)> {
     let sure = |key, count| (key, grouped(count));
-    let least =
-        |key, count| (key, if figures.partial { format!("≥ {}", grouped(count)) } else { grouped(count) });
+    let least = |key, count| (key, least(figures, count));
     let attempts = sure("attack.attempts", figures.attempts);
     let from = [least("attack.addresses", figures.addresses), least("attack.networks", figures.networks)];
     let names = least("attack.names", figures.names);
@@ -179,7 +203,7 @@ fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String
     facts
 }
 
-fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
+fn answered(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Option<String> {
     let told = |key: &'static str, count: u64| {
         (count > 0).then(|| t!(key, locale = locale.code(), count = grouped(count)).into_owned())
     };
@@ -188,8 +212,16 @@ fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
     let percent = (figures.minute_answered * 100).checked_div(figures.minute);
     let lately =
         percent.map(|it| t!("attack.answer-minute", locale = locale.code(), percent = it).into_owned());
+    let key = match kind {
+        AttackKind::SignIns | AttackKind::Attempts => "attack.compared-since",
+        AttackKind::Messages => "attack.sent-since",
+        AttackKind::Registrations => "attack.made-since",
+    };
+    let since =
+        figures.done_since.map(|it| t!(key, locale = locale.code(), count = least(figures, it)).into_owned());
     let did: Vec<_> = refused.into_iter().chain(challenged).collect();
-    let told: Vec<_> = did.iter().cloned().chain(lately.filter(|_| !did.is_empty())).collect();
+    let told: Vec<_> =
+        did.iter().cloned().chain(lately.into_iter().chain(since).filter(|_| !did.is_empty())).collect();
     (!told.is_empty()).then(|| told.join(" · "))
 }
 
@@ -245,9 +277,14 @@ mod tests {
 
     #[test]
     fn a_spray_from_many_addresses_reads_differently_from_one_address_at_many_names() {
-        let spray = AttackFigures { recent: 500, usual: 100, ..AttackFigures::default() };
-        let (title, sentences, answers) = shown(&attack(AttackKind::SignIns, spray));
-        assert_eq!(title, "Failed sign-ins: 60 times the usual rate of this hour");
+        let spray =
+            AttackFigures { minute: 6_000, minute_before: 6_000, usual: 2, ..AttackFigures::default() };
+        let spray = AttackEntry {
+            seen_at: Micros::from_seconds(1_772_370_000),
+            ..attack(AttackKind::SignIns, spray)
+        };
+        let (title, sentences, answers) = shown(&spray);
+        assert_eq!(title, "Failed sign-ins: 100 a second (usual: 2 an hour)");
         assert!(sentences[0].contains("none of them dominant"), "{sentences:?}");
         assert_eq!(answers, ["/admin/access?do=challenge"]);
         let single = AttackFigures {
@@ -257,7 +294,7 @@ mod tests {
             ..AttackFigures::default()
         };
         let (title, sentences, answers) = shown(&attack(AttackKind::SignIns, single));
-        assert!(title.contains("usually has none"), "{title}");
+        assert!(title.contains("(usual: none)"), "{title}");
         assert!(sentences[0].contains("98% come from one address in 203.0.113.0/24"), "{sentences:?}");
         assert_eq!(answers[1], "/admin/access?do=deny&network=203.0.113.0%2F24");
     }
@@ -286,6 +323,35 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_told_in_the_unit_that_has_two() {
+        for (count, seconds, told) in [
+            (2_000, 20, "100 a second"),
+            (119, 60, "119 a minute"),
+            (120, 60, "2 a second"),
+            (7, 3_600, "7 an hour"),
+            (3, 60, "3 a minute"),
+            (1, 60, "60 an hour"),
+            (5, 0, "5 a second"),
+        ] {
+            assert_eq!(rate(Locale::En, count, Duration::from_secs(seconds)), told);
+        }
+    }
+
+    #[test]
+    fn what_got_through_since_an_answer_is_told_beside_what_it_did() {
+        let figures = AttackFigures {
+            answer_refused: 1_200,
+            minute: 100,
+            minute_answered: 100,
+            done_since: Some(0),
+            ..AttackFigures::default()
+        };
+        let told = answered(Locale::En, AttackKind::SignIns, &figures).unwrap();
+        assert_eq!(told, "1,200 refused · 100% of the last minute · passwords compared since: 0");
+        assert_eq!(answered(Locale::En, AttackKind::SignIns, &AttackFigures::default()), None);
+    }
+
+    #[test]
     fn messages_to_one_prefix_can_be_paused() {
         let figures = AttackFigures { top_prefix: share("+861380013****"), ..AttackFigures::default() };
         let (_, sentences, answers) = shown(&attack(AttackKind::Messages, figures));
@@ -306,7 +372,7 @@ mod tests {
         let here = attack(AttackKind::Attempts, AttackFigures::default());
         let there = AttackEntry { realm: "shop".into(), ..here };
         let (title, _, answers) = shown(&there);
-        assert_eq!(title, "Many failed attempts at guard:shop, at an hour that usually has none");
+        assert_eq!(title, "Failed attempts at guard:shop: 0 an hour (usual: none)");
         assert_eq!(answers, ["/admin/access?do=challenge"]);
         let href = events_of(&there);
         assert!(href.starts_with("/admin/events?action=attempt&realm=shop&outcome=wrong"), "{href}");

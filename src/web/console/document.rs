@@ -259,7 +259,7 @@ pub struct StalePage {
 /// A submitted draft of a section: it is saved, tried with `attempt`, or only shown again. `page` renders its editor.
 pub async fn submitted<T, const LIMIT: usize>(
     posted: &AdminForm<LIMIT>,
-    part: &'static DocumentPart,
+    (part, next): (&'static DocumentPart, &str),
     controls: Controls,
     edit: Edit,
     page: impl Fn(Controls, Trial<T>) -> HttpResponse,
@@ -277,7 +277,7 @@ pub async fn submitted<T, const LIMIT: usize>(
     match check(&posted.request.admin, edit).await? {
         Ok(checked) if !saves => Ok(page(controls, attempt(checked).await?)),
         Ok(checked) if !controls.reason.is_empty() => {
-            save_draft(posted, part, checked, controls, &again).await
+            save_draft(posted, (part, next), checked, controls, &again).await
         }
         checked => {
             let problem = (saves && controls.reason.is_empty()).then_some(FormProblem::ReasonMissing);
@@ -290,7 +290,7 @@ pub async fn submitted<T, const LIMIT: usize>(
 /// Saves a draft that a form sent to where it is. `again` renders the page with the draft as typed.
 async fn save_draft<const LIMIT: usize>(
     posted: &AdminForm<LIMIT>,
-    part: &'static DocumentPart,
+    (part, next): (&'static DocumentPart, &str),
     checked: CheckedEdit,
     controls: Controls,
     again: &dyn Fn(Controls) -> HttpResponse,
@@ -299,7 +299,7 @@ async fn save_draft<const LIMIT: usize>(
     let AdminRequest { visit, admin, .. } = request;
     let act = Box::pin(async {
         Ok(match save_edit(admin, part.act, Ok(checked), &controls.version, &controls.reason).await {
-            Ok(saved) => visit.see_other(part.page, Some(told(&saved, part.saved))),
+            Ok(saved) => visit.see_other(next, Some(told(&saved, part.saved))),
             Err(SaveError::Stale { version, diff, draft }) => {
                 let page = StalePage {
                     layout: request.layout(part.page),

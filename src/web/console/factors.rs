@@ -48,7 +48,7 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     };
     let edit = Edit::Section(LiveSection::Factors, Draft::Json(json!(form)));
     let attempt = async |checked| tried(&request.admin, checked).await;
-    submitted(&posted, &FACTORS, controls, edit, page, attempt).await
+    submitted(&posted, (&FACTORS, FACTORS.page), controls, edit, page, attempt).await
 }
 
 /// The form as it is typed: with the keys of the document, and no value is checked.

@@ -31,7 +31,7 @@ use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ChangeReason};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Flash, Layout, Moment, Problem, ServicesData, UnreadBody, WebError, WebResult};
-use history::{ChangeRow, changes, newest_of};
+use history::{ChangeRow, HistoryPart, changes, newest_of};
 
 const LATEST: u32 = 3;
 
@@ -52,7 +52,7 @@ pub async fn show(request: AdminRequest) -> WebResult {
         version: current.version.clone(),
         backend: current.backend.into_str(),
         rows: current.live.limits.iter().map(row).collect(),
-        changes: changes(services, &current, None, LATEST).await?.0,
+        changes: changes(services, &current, (HistoryPart::Settings, None), LATEST).await?.0,
         saved: match visit.flash {
             Some(Flash::LimitsSaved | Flash::LimitsRestored) => saved(&request).await?,
             _ => Vec::new(),

@@ -12,6 +12,7 @@ pub mod events;
 pub mod factors;
 pub mod figures;
 pub mod find;
+pub mod first_steps;
 pub mod guard;
 pub mod invitations;
 pub mod limit_text;

@@ -24,6 +24,7 @@ use crate::web::console::chart::{Chart, sparkline};
 use crate::web::console::figures::{
     DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, period, stacked, total,
 };
+use crate::web::console::first_steps::{FirstStep, StepPlace, first_steps};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{self, grouped, share, title};
 use crate::web::console::subject_link::{self, SubjectLink};
@@ -42,6 +43,9 @@ const SHARED_ACCOUNTS: i64 = 5;
 const SHARED_PERCENT: i64 = 80;
 /// Waits and sign-ins that take longer are told as a fault. A known device is to be signed in within 1.5 seconds.
 const SLOW: Duration = Duration::from_secs(1);
+
+/// While an installation is this young, the list of what it has not done yet is open.
+const NEW_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What the charts show, to choose from: two charts over the same time.
 #[derive(Debug, PartialEq, Eq)]
@@ -135,6 +139,8 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         minutes: minutes.iter().map(|sums| period(sums)).collect(),
         yesterday,
         span,
+        first_steps: first_steps(request).await?,
+        is_new: log.began().await?.is_none_or(|began| began > now.minus(NEW_FOR)),
         charts: charts(now, span.titles, drawn, &steps),
         realms: realms([&in_hour, &in_day]),
         uses: uses([&in_hour, &in_day]),
@@ -225,7 +231,7 @@ async fn parts(
     Ok([
         Part { key: "overview.database", up: database, text: state(database) },
         Part { key: "overview.store", up: store, text: state(store) },
-        Part { key: "overview.gateway", up: braked == 0, text: gateway },
+        Part { key: "overview.gateway", up: braked == 0 && services.outbox.is_none(), text: gateway },
         Part { key: "overview.backend", up: backend_up, text: backend },
     ]
     .into_iter()
@@ -360,6 +366,8 @@ pub struct OverviewPage {
     pub minutes: Vec<Period>,
     pub yesterday: Option<Period>,
     pub span: &'static TrafficSpan,
+    pub first_steps: Vec<FirstStep>,
+    pub is_new: bool,
     pub charts: Vec<Chart>,
     pub realms: Vec<RealmRow>,
     pub uses: Vec<LimitRow>,

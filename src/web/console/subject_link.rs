@@ -40,6 +40,14 @@ impl SubjectLink {
         }
     }
 
+    /// A reader's own name is not hidden from them.
+    pub fn name_own(&mut self, own: i64, login: &str) {
+        if self.key == kind_key(SubjectKind::Account) && self.id == own {
+            login.clone_into(&mut self.mask);
+            self.tag = None;
+        }
+    }
+
     pub fn is_address(&self) -> bool {
         self.key == kind_key(SubjectKind::Address)
     }

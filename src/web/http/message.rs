@@ -321,7 +321,7 @@ impl Notice {
 
     /// No code was sent: too many were sent recently.
     pub const fn too_many_codes(wait: Wait) -> Self {
-        let words = Words::waiting("wait.codes");
+        let words = Words { text: "wait.codes-why", ..Words::waiting("wait.codes") };
         Self::Refused { status: StatusCode::TOO_MANY_REQUESTS, words, wait: Some(wait) }
     }
 

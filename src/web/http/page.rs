@@ -607,6 +607,18 @@ impl Flash {
         }
     }
 
+    /// A live section was saved, so that what it was before can be restored.
+    pub const fn can_be_undone(self) -> bool {
+        matches!(
+            self,
+            Self::LimitsSaved
+                | Self::AccessSaved
+                | Self::AppsSaved
+                | Self::FactorsSaved
+                | Self::RegistrationSaved
+        )
+    }
+
     /// Not true any more once somebody is signed in.
     pub const fn is_for_the_signed_out(self) -> bool {
         matches!(self, Self::SessionEnded | Self::NotSaved)

@@ -19,8 +19,9 @@ use crate::web::console::document;
 use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
 use crate::web::console::events::{EventQuery, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
+use crate::web::console::first_steps::{FirstStep, StepPlace};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
-use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage};
+use crate::web::console::limits::history::{ChangeRow, HistoryPage, HistoryPart, RollbackPage};
 use crate::web::console::limits::preview::{PreviewLine, PreviewView};
 use crate::web::console::limits::{LimitRow, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
@@ -76,8 +77,12 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     }
     let older = Some("?b=1".into());
     let here = layout("/admin/limits/history");
-    add("history", &HistoryPage { layout: here, changes: changes(), older, later: true });
+    add(
+        "history",
+        &HistoryPage { layout: here, part: HistoryPart::Settings, changes: changes(), older, later: true },
+    );
     let rollback = |controls: Controls| RollbackPage {
+        part: HistoryPart::Settings,
         layout: Layout { mistaken: controls.is_mistaken(), ..layout("/admin/limits/history/ab") },
         change: changes().remove(1).change,
         parts: vec![(LiveSection::Limits, diff()), (LiveSection::Factors, diff())],
@@ -240,7 +245,15 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
     };
     let realm = UseRow { name: "shop".into(), hour: [40, 7, 3, 0], day: [900, 80, 30, 1] };
     let used = UseRow { name: "login-account".into(), hour: [3, 1, 1], day: [36, 12, 12] };
+    let step = |key, place| FirstStep { key, place };
+    let first_steps = vec![
+        step("first-steps.factor", StepPlace::Page("/account/factors")),
+        step("first-steps.url", StepPlace::Setting("[server] public_url")),
+        step("first-steps.backup", StepPlace::Docs("docs/operations.md")),
+    ];
     OverviewPage {
+        first_steps,
+        is_new: !worried,
         layout: visit.layout("/admin", Some("ada")),
         now: Moment(NOW),
         hour: period,
@@ -349,6 +362,7 @@ fn preview(visit: &PageRequest) -> PreviewView {
 
 fn changes() -> Vec<ChangeRow> {
     let row = |id: &str, login: Option<&str>, current| ChangeRow {
+        part: HistoryPart::Settings,
         change: LimitsChange {
             id: id.into(),
             at: NOW,

@@ -1,6 +1,6 @@
 //! The pages of applications in every state.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
             version,
             apps: checks,
             refused,
+            without_secret: BTreeSet::from(["grafana".to_owned()]),
             without_pkce: HashMap::from([("grafana".to_owned(), Moment(Micros(0)))]),
             overridden: false,
             proxy: shown,

@@ -95,6 +95,8 @@ async fn an_operator_refuses_a_network_in_one_form_and_ends_it_with_one_button(s
     assert!(acts("access.save").iter().all(|act| act.contains("\"answer\":\"deny 203.0.113.7")));
     assert!(acts("access.end").iter().all(|act| act.contains("they go on")), "{events:?}");
     let history = boss.get("/admin/limits/history").await;
+    assert!(!of(&history, "they guess"), "answers have a list of their own");
+    let history = boss.get("/admin/limits/history?of=answers").await;
     assert!(of(&history, "they guess") && of(&history, "203.0.113.7/32"), "{}", history.text);
 }
 

@@ -101,10 +101,13 @@ async fn an_application_is_added_by_form_tried_and_saved_on_every_screen_and_wit
         assert!(told.contains("Would gain access") && told.contains("bob") && told.contains("eve"), "{told}");
         browser.fill(&[("reason", "It moves in.")]).await;
         browser.follow("button[value=save]").await;
-        if browser.path().await != "/admin/apps" {
+        if browser.path().await.starts_with("/admin/apps/form") {
             browser.fill(&[("password", PASSWORD)]).await;
             browser.submit().await;
         }
+        // The file for the proxy is open, where the hosts are new.
+        let file = browser.text("#proxy-file pre").await;
+        assert!(file.contains(&format!("{name}.example")), "{file}");
         assert!(browser.text(".notice.good").await.contains("The new rules are in force"));
         let there = format!("https://{name}.example/page");
         assert_eq!(inside(&app, &there, "eve").await.ask("GET", &there).await.status, 200);
@@ -139,15 +142,22 @@ async fn a_dozen_applications_and_a_file_for_the_proxy_fit_little_more_than_a_sc
 }
 
 #[tokio::test]
-async fn a_client_is_given_a_secret_and_its_settings() {
-    let file = "[[apps]]\nname = 'dash'\nwho = ['everyone']\n[apps.oidc]\nsecret = 'stored'\nredirect_uris = ['https://dash.example/cb']\n";
-    let app = TestApp::on(Store::Memory).file(file).start().await;
+async fn grafana_is_connected_by_four_clicks() {
+    let app = TestApp::on(Store::Memory).start().await;
     app.clock.set(Clock::System.now());
     app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     browser.open("/admin/apps").await;
-    browser.follow("a.tag[href^='/admin/apps/client']").await;
+    browser.follow("a.button[href='/admin/apps/form']").await;
+    browser.find("[value=everyone]").await.click().await.unwrap();
+    browser.find("#oidc").await.click().await.unwrap();
+    let uri = "https://dash.example/login/generic_oauth";
+    browser.fill(&[("name", "dash"), ("oidc-redirect_uris", uri), ("reason", "Dashboards")]).await;
+    browser.follow("button[value=save]").await;
+    // The page of the client comes by itself.
+    assert_eq!(browser.path().await, "/admin/apps/client?name=dash");
+    assert!(browser.text("main").await.contains("There is none yet"));
     let look = Look { browser: &browser, language: "en", faults: Default::default() };
     look.at("console-client").await;
     browser.leave_by(async { browser.find("#secrets ~ form .main").await.click().await.unwrap() }).await;
@@ -155,6 +165,12 @@ async fn a_client_is_given_a_secret_and_its_settings() {
     browser.js("document.querySelector('#settings ~ details').open = true").await;
     assert!(browser.text("#settings ~ details").await.contains("client_id = dash"));
     look.at("console-client-secret").await;
+    let grafana = browser.text("#settings ~ details").await;
+    assert!(grafana.contains("root_url = https://dash.example"), "{grafana}");
+    browser.follow("[name=test]").await;
+    let tested = browser.text(".notice").await;
+    assert!(tested.contains(&format!("ok   redirect URI {uri}")) && !tested.contains("FAIL"), "{tested}");
+    look.at("console-client-test").await;
     browser.follow("#secrets ~ ul .danger").await;
     assert!(browser.text(".notice.good").await.contains("dropped"));
     let faults = look.faults.into_inner();

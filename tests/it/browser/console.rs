@@ -319,6 +319,28 @@ async fn a_limit_is_changed_with_twenty_keys() {
     assert!(pressed <= 20, "{pressed}");
 }
 
+/// What was saved by mistake goes back by the notice that tells of it.
+#[tokio::test]
+async fn a_threshold_goes_up_and_back_by_four_clicks() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.administrator("watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/limits").await;
+    let max = || app.services.live.snapshot().limits.get("login-account").unwrap().rules()[0].max;
+    let before = max();
+    browser.follow("a[href='/admin/limits/edit/login-account']").await;
+    browser.fill(&[("max-0", "9"), ("reason", "People mistype")]).await;
+    browser.follow("button[value=save]").await;
+    assert_eq!((before, max()), (8, 9));
+    browser.follow(".notice.good a[href='/admin/limits/history/undo']").await;
+    assert_eq!(browser.value("#reason").await, "Undone: People mistype");
+    assert!(browser.text(".diff").await.contains("max = 8"));
+    browser.follow("main button.danger").await;
+    assert_eq!(max(), before);
+    assert!(browser.text(".notice.good").await.contains("login-account: 9 → 8 in 1 hour"));
+}
+
 /// Without a script, too: Enter in the reason saves, other buttons change nothing, and each keeps the focus.
 #[tokio::test]
 async fn the_focus_returns_to_what_was_pressed() {
@@ -408,7 +430,9 @@ async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks
     let whole = "return document.querySelector('.attack')?.innerText.includes('500') ?? false";
     browser.slowly_until("the banner", whole).await;
     let told = browser.text(".attack").await;
-    for part in ["usually has none", "many addresses, none of them dominant", "at many names"] {
+    for part in
+        ["Failed sign-ins: ", "(usual: none)", "many addresses, none of them dominant", "at many names"]
+    {
         assert!(told.contains(part), "{part}: {told}");
     }
     let height = browser.js("return document.querySelector('.attack').offsetHeight").await;

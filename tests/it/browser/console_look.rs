@@ -179,7 +179,8 @@ async fn answers(look: &Look<'_>) {
     browser.fill(&[("deny-reason", "A flood of guesses from one network.")]).await;
     browser.submit().await;
     look.at("console-access").await;
-    browser.open("/admin/limits/history").await;
+    browser.open("/admin/limits/history?of=answers").await;
+    look.at("console-history-answers").await;
     browser.follow("li:last-child .acts > a").await;
     look.at("console-rollback-sections").await;
     browser.open("/admin").await;

@@ -9,6 +9,9 @@ fn repository(name: &str) -> String {
 #[test]
 fn a_good_configuration_is_told_so() {
     let home = Home::new();
+    let none = home.run(&["check-config"]);
+    let told = "gatehouse.toml: there is no such file; the defaults and variables are in force: ok\n";
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), told), "{}", none.stderr);
     home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
     for arguments in [&["check-config"][..], &["check-config", "gatehouse.toml"]] {
         let ended = home.run(arguments);

@@ -113,10 +113,24 @@ async fn the_page_does_the_same(store: Store) {
     assert!(shown.text.contains(&format!("{}/oauth/token", app.url)), "{}", shown.text);
     assert!(shown.text.contains("There is none yet"));
     assert!(shown.text.contains("client_id = wiki"), "Grafana's settings have the values of this client");
+    assert!(boss.get("/admin/apps").await.text.contains("It has no secret yet"));
+    let lacking = boss.submit(page, "/admin/apps/client", &[("name", "wiki"), ("test", "1")]).await;
+    assert!(lacking.text.contains("FAIL secret: received none") && lacking.text.contains("generate one"));
     let done = boss.submit(page, "/admin/apps/client", &[("name", "wiki")]).await;
     assert_eq!(done.status, 201, "{}", done.text);
     let (_, rest) = done.text.split_once("ghc_").unwrap();
     assert!(accepted(&app, &format!("ghc_{}", &rest[..43])).await);
+    assert!(!boss.get("/admin/apps").await.text.contains("It has no secret yet"));
+    for again in [1, 2] {
+        let tested = boss.submit(page, "/admin/apps/client", &[("name", "wiki"), ("test", "1")]).await;
+        assert_eq!(tested.status, 200);
+        assert!(
+            tested.text.contains("ok   token_endpoint by client_secret_basic"),
+            "{again}: {}",
+            tested.text
+        );
+        assert!(!tested.text.contains("FAIL") && !tested.text.contains("ghc_"), "{again}: {}", tested.text);
+    }
     let again = boss.get(page).await;
     assert!(!again.text.contains("ghc_"), "it is shown once");
     let id = again.hidden("drop").unwrap();

@@ -234,7 +234,7 @@ async fn what_is_usual_is_no_attack(database: TestDatabase) {
     assert_eq!(rig.check().await, [], "300 an hour are usual, and 125 in five minutes are five times that");
     rig.stuffing(5);
     let figures = rig.check().await.remove(0).figures;
-    assert_eq!((figures.usual, figures.times()), (300, Some(5)));
+    assert_eq!((figures.usual, figures.recent), (300, 125));
 }
 
 async fn each_realm_is_watched_by_itself(database: TestDatabase) {

@@ -1,7 +1,9 @@
 //! `/admin/apps/client` and its calls: what an application's own settings need to know of Gatehouse, and the secrets that
 //! Gatehouse keeps for it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -16,13 +18,15 @@ use zeroize::Zeroizing;
 use super::recipes::{Recipe, recipes};
 use crate::config::OidcClient;
 use crate::db::DbError;
-use crate::oidc::{ClientSecretId, StoredSecret};
+use crate::oidc::{ClientCheck, ClientSecretId, StoredSecret};
 use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::form::{FormPairs, FormReach, once, value};
 use crate::web::http::{Flash, Layout, Problem, Services, ServicesData, WebResult};
 
 const HERE: &str = "/admin/apps/client";
+/// The longest time that a test takes.
+const LONGEST_TEST: Duration = Duration::from_secs(30);
 
 /// The page of an application's client.
 pub fn address(app: &str) -> String {
@@ -159,7 +163,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     respond(&request, app, StatusCode::OK, SecretNotice::None).await
 }
 
-/// `POST /admin/apps/client`: makes a secret, or drops one. Answers with the page itself, not with a redirect: only this
+/// `POST /admin/apps/client`: tests the client, makes a secret, or drops one. Answers with the page itself, not with a redirect: only this
 /// answer shows the secret.
 pub async fn submit(posted: AdminForm) -> WebResult {
     let posted = Rc::new(posted);
@@ -168,6 +172,10 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     let act = async move |_, pairs: FormPairs, _| {
         let (request, app) = (&sent.request, value(&pairs, "name"));
         let client = client_of(&request.services, app)?;
+        if !value(&pairs, "test").is_empty() {
+            let tested = Box::pin(test(request, &client)).await?;
+            return respond(request, app, StatusCode::OK, SecretNotice::Tested(tested)).await;
+        }
         let dropped = value(&pairs, "drop");
         if !dropped.is_empty() {
             let id = ClientSecretId::parse(dropped).ok_or(Problem::NotFound)?;
@@ -183,8 +191,39 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     confirm::confirmed(&posted, run).await
 }
 
+/// What `gatehouse apps check` finds without a sign-in.
+struct ClientTest {
+    lines: Vec<String>,
+    failed: usize,
+}
+
+async fn test(request: &AdminRequest, client: &OidcClient) -> Result<ClientTest, Problem> {
+    let services = &request.services;
+    let stored = match client.has_stored_secret() {
+        true => services.client_secrets.newest(&client.client_id).await?,
+        false => None,
+    };
+    let lines = RefCell::new(Vec::new());
+    let say = |line: String| lines.borrow_mut().push(line.replace(char::is_control, " "));
+    let failed = match ClientCheck::new(client, &services.public_url, None, &say) {
+        Ok(check) => {
+            let run = check.with_stored(stored).run(None);
+            tokio::time::timeout(LONGEST_TEST, run).await.unwrap_or_else(|_| {
+                say(format!("FAIL no end within {} s", LONGEST_TEST.as_secs()));
+                1
+            })
+        }
+        Err(reason) => {
+            say(format!("FAIL {reason}"));
+            1
+        }
+    };
+    Ok(ClientTest { lines: lines.into_inner(), failed })
+}
+
 enum SecretNotice {
     None,
+    Tested(ClientTest),
     Made(Zeroizing<String>),
     Full,
 }

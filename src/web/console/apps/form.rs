@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
-use super::{AppsPreview, ages, factors, first, grouped, tried};
+use super::{AppsPreview, ages, client, factors, first, grouped, tried};
 use crate::accounts::AccountSearch;
 use crate::config::Apps;
 use crate::tuning::{DraftError, Edit};
@@ -55,21 +55,38 @@ pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
     }
     let before = AppForm::of(&current.live.apps, &name);
     let mut form = AppForm::read(pairs, before.as_ref());
-    match (controls.act, before) {
+    match (controls.act, &before) {
         (Act::AddRule, _) => form.parts.push(PartForm::default()),
         (Act::RemoveRule(index), _) if index < form.parts.len() => drop(form.parts.remove(index)),
         // The form that deletes it has nothing but the reason.
-        (Act::Delete, Some(before)) => form = before,
+        (Act::Delete, Some(before)) => form = before.clone(),
         _ => {}
     }
     let table = (controls.act != Act::Delete).then(|| form.toml());
+    let next = next_page(&form, before.as_ref().filter(|_| controls.act != Act::Delete), &controls);
     let fresh = AppFormPage::new(request, &name, form, controls.clone()).await?;
     let page = |controls: Controls, trial| {
         let page = fresh.clone().answered(controls, trial);
         request.visit.page(page.controls.status(), &page)
     };
     let attempt = async |checked| tried(&request.admin, checked).await;
-    submitted(&posted, &APPS, controls, Edit::App(name, table), page, attempt).await
+    submitted(&posted, (&APPS, &next), controls, Edit::App(name, table), page, attempt).await
+}
+
+/// The page that a save leads to: what a new client, or one that changes, needs to know; the file for the proxy, where hosts
+/// are new; otherwise the list.
+fn next_page(saved: &AppForm, before: Option<&AppForm>, controls: &Controls) -> String {
+    let is_new = |is_equal: fn(&AppForm, &AppForm) -> bool| !before.is_some_and(|it| is_equal(it, saved));
+    if controls.act != Act::Delete {
+        if saved.oidc.is_some() && is_new(|it, saved| it.oidc == saved.oidc && it.name == saved.name) {
+            return client::address(&saved.name);
+        }
+        if !saved.hosts.is_empty() && is_new(|it, saved| it.hosts == saved.hosts && it.name == saved.name) {
+            let name: String = byte_serialize(saved.name.as_bytes()).collect();
+            return format!("{}?proxy=nginx&app={name}#proxy-file", APPS.page);
+        }
+    }
+    APPS.page.to_owned()
 }
 
 /// An application as it is typed: it has the keys of the document, and no value is checked.
@@ -297,8 +314,10 @@ impl AppFormPage {
         ]
     }
 
+    /// What the fields of a client begin with: a new one has a secret that is generated here.
     fn client(&self) -> ClientForm {
-        self.form.oidc.clone().unwrap_or_default()
+        let new = || ClientForm { secret: Some("stored".to_owned()), ..ClientForm::default() };
+        self.form.oidc.clone().unwrap_or_else(new)
     }
 
     const fn pkce(&self) -> [(&'static str, &'static str); 2] {

@@ -76,7 +76,7 @@ mod tests {
     fn every_application_of_the_page_gets_ones_own_values() {
         let all = recipes();
         let names: Vec<_> = all.iter().map(|recipe| recipe.name).collect();
-        assert_eq!(names.len(), 13, "{names:?}");
+        assert_eq!(names.len(), 17, "{names:?}");
         for recipe in &all {
             let own =
                 recipe.with("https://login.corp.example", "my-own", "https://app.corp.example").join("\n");

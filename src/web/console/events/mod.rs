@@ -190,7 +190,7 @@ pub fn text_key(services: &Services, text: &str) -> i64 {
 
 /// `expired` is the text of a search that was sent from a page that is too old.
 pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<String>) -> WebResult {
-    let AdminRequest { visit, services, .. } = request;
+    let AdminRequest { visit, services, admin } = request;
     let now = visit.now();
     if asked.after.is_none() {
         services.audit.flush().await;
@@ -209,7 +209,9 @@ pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<Str
     let layout = request.layout(asked.href(asked.after.as_ref()));
     let limits = &services.live.snapshot().limits;
     let status = if expired.is_some() { StatusCode::FORBIDDEN } else { StatusCode::OK };
-    let page = EventsPage { expired, ..EventsPage::new(layout, asked, page, &attacks, chart, limits) };
+    let mut page = EventsPage { expired, ..EventsPage::new(layout, asked, page, &attacks, chart, limits) };
+    let own = services.audit.subject(&admin.account.recorded());
+    page.rows.iter_mut().flat_map(|row| &mut row.subjects).for_each(|it| it.name_own(own, admin.login()));
     Ok(visit.page(status, &page))
 }
 

@@ -86,7 +86,7 @@ async fn submitted_form(posted: AdminForm, name: Path<String>, progress: Preview
     let page = |controls, preview| respond(request, &current, limit, form.clone(), controls, preview);
     let edit = Edit::Limit(name.to_string(), form.json());
     let attempt = async |checked| tried(request, checked, stretch, progress).await;
-    submitted(&posted, &LIMITS, controls, edit, page, attempt).await
+    submitted(&posted, (&LIMITS, LIMITS.page), controls, edit, page, attempt).await
 }
 
 /// `GET /admin/limits/toml`
@@ -113,7 +113,7 @@ async fn submitted_document(posted: AdminForm<DOCUMENT_LIMIT>, progress: Preview
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
     let attempt = async |checked| tried(request, checked, sent.controls.stretch, progress).await;
-    submitted(&posted, &LIMITS, sent.controls.clone(), sent.edit(), show, attempt).await
+    submitted(&posted, (&LIMITS, LIMITS.page), sent.controls.clone(), sent.edit(), show, attempt).await
 }
 
 #[derive(Template)]

@@ -7,6 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
+use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use strum::VariantArray;
@@ -22,7 +23,7 @@ use crate::web::console::document::{
     read_draft, record_save, save_response, save_unrecorded,
 };
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
-use crate::web::console::{FormProblem, read_cursor, read_filter};
+use crate::web::console::{FormProblem, LONGEST_REASON, read_cursor, read_filter};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{self, ChangeReason};
 use crate::web::http::{
@@ -32,39 +33,115 @@ use crate::web::second_step::refuse_while_upgrading;
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;
+/// Pages of the whole history that are read for one of a part.
+const MOST_READ: usize = 10;
+/// In the place of a change: the newest of the reader's own.
+const UNDO: &str = "undo";
+
+/// What is listed together, so that nobody restores a limit by a change that answered an attack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
+pub enum HistoryPart {
+    /// Everything but the answers.
+    Settings,
+    /// `[access]`.
+    Answers,
+}
+
+impl HistoryPart {
+    /// The part that a URL names.
+    fn named(text: &str) -> Self {
+        if text == "answers" { Self::Answers } else { Self::Settings }
+    }
+
+    fn of(section: LiveSection) -> Self {
+        if section == LiveSection::Access { Self::Answers } else { Self::Settings }
+    }
+
+    /// What leads to it, behind a path.
+    pub const fn query(self) -> &'static str {
+        match self {
+            Self::Settings => "",
+            Self::Answers => "?of=answers",
+        }
+    }
+
+    fn href(self) -> String {
+        format!("{HERE}{}", self.query())
+    }
+
+    fn older(self, before: &ChangeCursor) -> String {
+        let more = if self == Self::Answers { "of=answers&" } else { "" };
+        format!("{HERE}?{more}before={before}")
+    }
+
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Settings => "history.settings",
+            Self::Answers => "history.answers",
+        }
+    }
+
+    /// The part of a change that was also recorded of the `other`.
+    fn text(self, change: &LimitsChange, other: &LimitsChange) -> String {
+        let others = change.others.as_deref().filter(|_| other.others.is_some()).unwrap_or_default();
+        let parts = match self {
+            Self::Settings => vec![change.apps.as_str(), &change.document, others],
+            Self::Answers => vec![change.access.as_str()],
+        };
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
 
 /// `GET /admin/limits/history`
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let before = ChangeCursor::parse(value(&query, "before"));
-    let here = |before: &ChangeCursor| format!("{HERE}?before={before}");
-    let layout = request.layout(before.as_ref().map_or_else(|| HERE.to_owned(), here));
+    let (part, before) =
+        (HistoryPart::named(value(&query, "of")), ChangeCursor::parse(value(&query, "before")));
+    let older = |before: &ChangeCursor| part.older(before);
+    let layout = request.layout(before.as_ref().map_or_else(|| part.href(), older));
     let later = before.is_some();
     let current = request.services.tuning.current();
-    let (changes, next) = changes(&request.services, &current, before, A_PAGE).await?;
-    let page = HistoryPage { layout, changes, older: next.as_ref().map(here), later };
+    let (changes, next) = changes(&request.services, &current, (part, before), A_PAGE).await?;
+    let page = HistoryPage { layout, part, changes, older: next.as_ref().map(older), later };
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
-/// At most `limit` changes, each with its difference from the previous one, and the cursor of the next page.
+/// At most `limit` changes of a part, each with its difference from the previous one, and the cursor of the next page.
 pub async fn changes(
     services: &Services,
     current: &CurrentLimits,
-    before: Option<ChangeCursor>,
+    (part, mut before): (HistoryPart, Option<ChangeCursor>),
     limit: u32,
 ) -> Result<(Vec<ChangeRow>, Option<ChangeCursor>), DbError> {
     let first = before.is_none();
-    let (found, earlier, next) = read(services, before, limit).await?;
-    let before_it = found.iter().skip(1).chain(&earlier).map(Some).chain([None]);
-    let diff = |(change, earlier): (_, Option<&LimitsChange>)| match earlier {
-        Some(earlier) => document::between(&whole(earlier, change), &whole(change, earlier)),
-        None => document::between("", &whole(change, change)),
-    };
-    let diffs: Vec<_> = found.iter().zip(before_it).map(diff).collect();
-    let row = |(index, (change, diff)): (usize, (LimitsChange, Vec<DiffLine>))| {
-        let current = first && index == 0 && change.version == current.version;
-        ChangeRow { change, diff, current }
-    };
-    Ok((found.into_iter().zip(diffs).enumerate().map(row).collect(), next))
+    let newest = services.tuning.history(None, 1).await?.pop();
+    let in_force = newest.is_some_and(|newest| newest.version == current.version);
+    let mut rows: Vec<ChangeRow> = Vec::new();
+    for _ in 0..MOST_READ {
+        let (found, earlier, next) = read(services, before, limit).await?;
+        let before_it: Vec<_> =
+            found.iter().skip(1).chain(&earlier).cloned().map(Some).chain([None]).collect();
+        for (change, earlier) in found.into_iter().zip(before_it) {
+            let texts = match &earlier {
+                Some(earlier) => (part.text(earlier, &change), part.text(&change, earlier)),
+                None => (String::new(), part.text(&change, &change)),
+            };
+            if texts.0 == texts.1 {
+                continue;
+            }
+            let diff = document::between(&texts.0, &texts.1);
+            let current = first && rows.is_empty() && in_force;
+            let cursor = change.cursor();
+            rows.push(ChangeRow { change, part, diff, current });
+            if rows.len() == limit as usize {
+                return Ok((rows, earlier.map(|_| cursor)));
+            }
+        }
+        before = next;
+        if before.is_none() {
+            break;
+        }
+    }
+    Ok((rows, before))
 }
 
 /// At most `limit` changes, the one before them, and the cursor of the next page, if there is one.
@@ -86,20 +163,38 @@ pub async fn newest_of(request: &AdminRequest) -> Result<Option<[LimitsChange; 2
     Ok(own.map(|pair| [pair[1].clone(), pair[0].clone()]))
 }
 
-/// Everything of a change that was also recorded of the `other`.
-fn whole(change: &LimitsChange, other: &LimitsChange) -> String {
-    let others = change.others.as_ref().filter(|_| other.others.is_some());
-    let parts = [Some(&change.access), Some(&change.apps), Some(&change.document), others];
-    let parts = parts.into_iter().flatten().map(String::as_str).filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join("\n")
+/// `GET /admin/limits/history/{change}`: shows what a rollback would change, before it is done. In the place of a change,
+/// `undo` stands for what the reader's own newest one followed.
+pub async fn ask(request: AdminRequest, change: Path<String>, query: Query<FormPairs>) -> WebResult {
+    let page = match change.as_str() {
+        UNDO => match newest_of(&request).await? {
+            Some([before, own]) => undo_page(&request, &before, &own).await?,
+            None => return Ok(nothing(&request)),
+        },
+        id => rollback_page(&request, id, HistoryPart::named(value(&query, "of"))).await?,
+    };
+    Ok(request.visit.page(StatusCode::OK, &page))
 }
 
-/// `GET /admin/limits/history/{change}`: shows what a rollback would change, before it is done.
-pub async fn ask(request: AdminRequest, change: Path<String>) -> WebResult {
-    Ok(request.visit.page(StatusCode::OK, &rollback_page(&request, &change).await?))
+async fn undo_page(
+    request: &AdminRequest,
+    before: &LimitsChange,
+    own: &LimitsChange,
+) -> Result<RollbackPage, WebError> {
+    let differs = |part: &HistoryPart| part.text(before, own) != part.text(own, before);
+    let part = HistoryPart::VARIANTS.iter().copied().find(differs).unwrap_or(HistoryPart::Settings);
+    let mut page = rollback_page(request, &before.id, part).await?;
+    let reason = own.reason.as_deref().unwrap_or_default();
+    let told = t!("history.undo-reason", locale = request.visit.locale.code(), reason = reason);
+    page.controls.reason = told.chars().take(LONGEST_REASON).collect();
+    Ok(page)
 }
 
-async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage, WebError> {
+async fn rollback_page(
+    request: &AdminRequest,
+    id: &str,
+    part: HistoryPart,
+) -> Result<RollbackPage, WebError> {
     let tuning = &request.services.tuning;
     let current = tuning.current();
     let version = current.version.clone();
@@ -107,7 +202,7 @@ async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage,
     let (then, live, saver) = (change.texts(), Arc::clone(&current.live), request.admin.saver());
     let parts = read_draft(&request.admin, move |handle| {
         let now = LiveTexts::read(&current.document, live.access.settings());
-        let part = |section: &LiveSection| {
+        let of = |section: &LiveSection| {
             let (now, then) = (now.section(*section)?, then.section(*section)?);
             let checked = (now != then)
                 .then(|| handle.check(Edit::Restored(*section, then.clone(), saver)))?
@@ -116,9 +211,10 @@ async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage,
             let then = checked.map_or(Some(then), |texts| texts?.section(*section))?;
             Some((*section, document::between(&now, &then)))
         };
-        LiveSection::VARIANTS.iter().filter_map(part).collect()
+        LiveSection::VARIANTS.iter().filter(|it| HistoryPart::of(**it) == part).filter_map(of).collect()
     });
     Ok(RollbackPage {
+        part,
         layout: request.layout(format!("{HERE}/{}", change.id)),
         parts: parts.await?,
         chosen: None,
@@ -172,7 +268,8 @@ pub async fn rollback(posted: AdminForm) -> WebResult {
     let (controls, id) = (Controls::read(pairs), value(pairs, "change"));
     let section = LiveSection::named(value(pairs, "section"));
     let again = async |problem: FormProblem| -> WebResult {
-        let mut page = rollback_page(request, id).await?;
+        let part = section.map_or(HistoryPart::Settings, HistoryPart::of);
+        let mut page = rollback_page(request, id, part).await?;
         page.chosen = section;
         page.lacks_section = section.is_none();
         page.layout.mistaken = page.lacks_section || problem == FormProblem::ReasonMissing;
@@ -214,6 +311,7 @@ const fn page_of(section: LiveSection) -> &'static str {
 
 pub struct ChangeRow {
     pub change: LimitsChange,
+    pub part: HistoryPart,
     pub diff: Vec<DiffLine>,
     /// In force now, so there is no rollback to it.
     pub current: bool,
@@ -223,6 +321,7 @@ pub struct ChangeRow {
 #[template(path = "pages/admin/history.html")]
 pub struct HistoryPage {
     pub layout: Layout,
+    pub part: HistoryPart,
     pub changes: Vec<ChangeRow>,
     pub older: Option<String>,
     /// The list does not begin with the newest change.
@@ -234,6 +333,7 @@ pub struct HistoryPage {
 #[template(path = "pages/admin/rollback.html")]
 pub struct RollbackPage {
     pub layout: Layout,
+    pub part: HistoryPart,
     pub change: LimitsChange,
     /// The sections that differ, each with what restoring it would change.
     pub parts: Vec<(LiveSection, Vec<DiffLine>)>,

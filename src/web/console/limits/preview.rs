@@ -107,6 +107,12 @@ fn view(report: PreviewReport, stretch: RecordSpan, untried: bool, locale: Local
     if untried {
         caveats.push(NOT_REPLAYED);
     }
+    // A higher threshold may refuse more, which nobody expects.
+    if draft.all.throttled > recorded.all.throttled
+        && draft.all.guesses_verified > recorded.all.guesses_verified
+    {
+        caveats.push("preview.more-refused");
+    }
     PreviewView { stretch, attempts: draft.all.attempts, unknown: draft.all.unknown, lines, caveats }
 }
 
