@@ -194,7 +194,7 @@ mod tests {
         let minute = Rule::sliding(3, Duration::from_secs(60), RuleAction::Captcha);
         let english = "3 failed sign-ins within 1 minute, then a CAPTCHA";
         assert_eq!(sentence("login-account", &minute, Locale::En), english);
-        let chinese = "1 分钟内登录失败 3 次：要求完成图形验证码";
+        let chinese = "1 分钟内登录失败 3 次后，须完成人机验证";
         assert_eq!(sentence("login-account", &minute, Locale::ZhCn), chinese);
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let month = Rule {
@@ -204,7 +204,7 @@ mod tests {
         };
         let english = "1 hit in a calendar month (Asia/Shanghai), then refused";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
-        let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";
+        let chinese = "每个自然月（Asia/Shanghai）计数 1 次后，一律拒绝";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::ZhCn), chinese);
     }
 

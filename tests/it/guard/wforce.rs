@@ -311,7 +311,7 @@ async fn the_answer_is_weakforceds() {
     let said = "Too many sign-ins have failed. Wait a minute and try again.";
     assert_eq!(refused.body, json!({ "status": -1, "msg": said, "r_attrs": {} }));
     let chinese = mail.post("allow&lang=zh-CN", from(HOME, "two", "002").body().to_string()).await;
-    assert_eq!(chinese.body["msg"], "登录失败次数过多。请等一分钟后再试。");
+    assert_eq!(chinese.body["msg"], "登录失败次数过多。请 1 分钟后再试。");
     let report = mail.post("report", from(HOME, "one", "001").reported(true, false).to_string()).await;
     assert_eq!(report.text, r#"{"status":"ok"}"#);
     let pinged = app.client().http.get(format!("{}/wforce/?command=ping", app.url)).bearer_auth(&mail.token);

@@ -129,7 +129,7 @@ async fn pages_say_where_codes_are_while_none_is_sent() {
     }
     assert_eq!(client.get("/dev/outbox").await.status, 200);
     let chinese = client.http.get(format!("{}/login/code?lang=zh-CN", client.url)).send().await.unwrap();
-    assert!(chinese.text().await.unwrap().contains("本服务器处于开发设置，不会发送短信。"));
+    assert!(chinese.text().await.unwrap().contains("本服务器处于开发模式，不会发送短信。"));
     app.register("lin").await;
     let lin = app.client();
     assert_eq!(lin.login("lin", PASSWORD).await.status, 200);
