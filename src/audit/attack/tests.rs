@@ -2,9 +2,9 @@
 
 mod record;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::counts::{FigureRow, turned};
+use super::counts::{self, FigureRow, turned};
 use super::rule::{self, MinuteCounts};
 use super::{AttackFigures, AttackState};
 use crate::audit::{AttackKind, Outcome};
@@ -233,6 +233,23 @@ fn an_attack_of_another_shape_is_another_one_from_its_first_attempt_on() {
     let at_one = minutes(5..7, 100, |number| number % 70).into_iter();
     let at_one = at_one.map(|row| FigureRow { account: Some(1), ..row }).collect();
     assert_eq!(turned([spray(0..5), at_one]), Some(5.0));
+}
+
+#[test]
+fn what_was_compared_since_the_first_answer_is_counted_apart() {
+    let mut rows = minutes(0..3, 10, |number| number);
+    rows.reverse();
+    let counted = |rows: &[FigureRow]| {
+        let figures =
+            counts::figures(AttackKind::SignIns, rows, &HashSet::new(), Micros(MONDAY + 3 * MINUTE));
+        (figures.done, figures.done_since)
+    };
+    assert_eq!(counted(&rows), (30, None));
+    // The tenth from the end is refused by an answer; nine are compared after it.
+    rows[9] = FigureRow { outcome: Outcome::Refused, by_answer: true, ..rows[9] };
+    assert_eq!(counted(&rows), (29, Some(9)));
+    rows[2] = FigureRow { outcome: Outcome::Refused, by_answer: true, ..rows[2] };
+    assert_eq!(counted(&rows), (28, Some(8)));
 }
 
 #[test]

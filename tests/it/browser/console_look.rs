@@ -181,8 +181,8 @@ async fn answers(look: &Look<'_>) {
     look.at("console-access").await;
     browser.open("/admin/limits/history?of=answers").await;
     look.at("console-history-answers").await;
-    browser.follow("li:last-child .acts > a").await;
-    look.at("console-rollback-sections").await;
+    browser.open("/admin/limits/history/undo").await;
+    look.at("console-undo").await;
     browser.open("/admin").await;
     look.at("console-answered").await;
 }

@@ -149,7 +149,10 @@ async fn overview(boss: &Client) {
     assert_eq!(row("register-address"), [0, 0, 2]);
     assert_eq!(row("sms-phone"), [0, 1, 0]);
     subjects(&page);
-    assert!(!page.fact("SMS gateway").contains("brake") && !page.is_amber("SMS gateway"));
+    assert!(
+        !page.fact("SMS gateway").contains("brake") && page.is_amber("SMS gateway"),
+        "an outbox sends nothing"
+    );
     for pace in ["Wait before a password is checked", "Sign-ins take"] {
         assert!(page.fact(pace).contains("95 of 100 within") && !page.is_amber(pace), "{}", page.fact(pace));
     }

@@ -91,7 +91,8 @@ async fn an_application_is_added_by_a_form_tried_and_saved() {
         assert!(ticks(&tried, ticked), "{ticked}");
     }
     let saved = send(&boss, &tried, "save", &[("reason", "notes move in")]).await;
-    assert_eq!((saved.status, saved.header("location")), (303, LIST), "{}", saved.text);
+    let file = "/admin/apps?proxy=nginx&app=notes#proxy-file";
+    assert_eq!((saved.status, saved.header("location")), (303, file), "{}", saved.text);
     let there = "https://notes.example/page";
     assert_eq!(inside(&app, there, "eve").await.ask("GET", there).await.status, 200);
     assert!(written(&app).starts_with(APPS.trim()), "the others are as they were: {}", written(&app));

@@ -257,6 +257,8 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::clock::Micros;
+    use crate::tuning::replay::ComparisonSide;
 
     async fn next(mut body: std::pin::Pin<&mut impl MessageBody<Error: std::fmt::Debug>>) -> Option<Bytes> {
         std::future::poll_fn(|context| body.as_mut().poll_next(context)).await.map(Result::unwrap)
@@ -308,6 +310,31 @@ mod tests {
         assert_eq!(Arc::strong_count(&held), 2);
         drop(answer);
         assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn a_draft_that_lets_more_through_and_refuses_more_says_why() {
+        let caveats = |(guesses, refused)| {
+            let side = |guesses_verified, throttled| ComparisonSide {
+                all: AttemptCounts { guesses_verified, throttled, ..AttemptCounts::default() },
+                limits: Vec::new(),
+            };
+            let report = PreviewReport {
+                from: Micros(0),
+                to: Micros(1),
+                rows: 0,
+                bytes: 0,
+                incomplete: Vec::new(),
+                recorded: side(3, 10),
+                draft: side(guesses, refused),
+                not_replayed: Vec::new(),
+            };
+            view(report, RecordSpan::default(), false, Locale::En).caveats
+        };
+        assert_eq!(caveats((5, 14)), ["preview.more-refused"]);
+        for other in [(5, 10), (5, 2), (3, 14), (2, 14)] {
+            assert_eq!(caveats(other), [""; 0], "{other:?}");
+        }
     }
 
     #[test]
