@@ -18,7 +18,7 @@ use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
 use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
 use crate::web::console::events::{EventQuery, EventsPage};
-use crate::web::console::figures::{LimitUse, Period};
+use crate::web::console::figures::{LimitUse, NearestRule, Period};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
 use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage};
 use crate::web::console::limits::preview::{PreviewLine, PreviewView};
@@ -276,7 +276,11 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
 fn limits(visit: &PageRequest) -> LimitsPage {
     let default = Limits::default();
     let hour = LimitUse { counted: Some(1_204), challenged: 3, refused: 1, noted: 2 };
-    let row = |limit, default, overridden, hour| LimitRow { limit, default, overridden, hour };
+    let row = |limit: Limit, default, overridden, hour| {
+        let rule = limit.rules().first().cloned();
+        let nearest = rule.map(|rule| NearestRule { used: 1, rule });
+        LimitRow { limit, default, overridden, hour, nearest }
+    };
     let mut rows: Vec<LimitRow> = default.iter().map(|limit| row(limit.clone(), true, false, hour)).collect();
     let rule = Rule::sliding(5, Duration::from_millis(1_500), RuleAction::Block);
     let watching = Limit::new("custom.reply", vec![rule], LimitMode::Monitor).unwrap();

@@ -45,7 +45,14 @@ impl Page {
         counts.map(|(count, rest)| (rest.split('<').next().unwrap().to_owned(), number(count))).collect()
     }
 
-    /// The cells of the hour in a row of a table that a link leads.
+    /// How near the busiest subject of a limit came to a rule.
+    pub fn nearest(&self, name: &str) -> &str {
+        let foot = self.after(&format!("<code>{name}</code>")).split("</tr>").next().unwrap();
+        foot.split_once("<span class=\"soft\" title")
+            .map_or("", |(_, it)| it.split(['>', '<']).nth(1).unwrap())
+    }
+
+    /// The cells in a row of a table that a link leads.
     pub fn row(&self, href: &str) -> Vec<u64> {
         let row = self.after(&format!("href=\"{href}\"")).split("</tr>").next().unwrap();
         row.split("<td class=\"number\"")

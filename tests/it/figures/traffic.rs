@@ -103,6 +103,7 @@ pub async fn sign_ins_and_codes() -> Vec<&'static str> {
         "came-back",
         "solved",
         "counted",
+        "nearest",
         "noted",
         "subject",
         "times",
@@ -200,6 +201,16 @@ async fn limits(boss: &Client) {
     assert_eq!([did("login-account", "challenged"), did("login-account", "refused")], [3, 2]);
     assert_eq!(did("register-address", "monitored only"), 2);
 }
+    for (limit, nearest) in [
+        ("login-account", ""), // It was reached.
+        ("login-address", "4 of 20 / 1 min"),
+        ("captcha-address", "2 of 60 / 1 min"),
+        ("sms-total", "2 of 1,000 / 1 d"),
+        ("sms-guess", "1 of 5 / 10 min"),
+        ("guard-account", ""),
+    ] {
+        assert_eq!(page.nearest(limit), nearest, "{limit}");
+    }
 
 async fn events(boss: &Client) {
     let page = Page::of(boss, "/admin/events?span=1h").await;
