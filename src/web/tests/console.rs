@@ -238,20 +238,14 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
         title,
         subjects: if worried { subjects } else { Vec::new() },
     };
-    let realm = UseRow { name: "shop".into(), hour: [40, 7, 3, 0], day: [900, 80, 30, 1] };
-    let used = UseRow { name: "login-account".into(), hour: [3, 1, 1], day: [36, 12, 12] };
+    let realm = UseRow { name: "shop".into(), counts: [900, 80, 30, 1] };
+    let used = UseRow { name: "login-account".into(), counts: [36, 12, 12] };
     OverviewPage {
         layout: visit.layout("/admin", Some("ada")),
         now: Moment(NOW),
-        hour: period,
-        day: Period::default(),
-        minutes: vec![Period::default(), period, period],
-        yesterday: worried.then_some(Period {
-            signed_in: 1_000,
-            wrong: 92,
-            refused: 400,
-            ..Period::default()
-        }),
+        period,
+        steps: vec![Period::default(), period, period],
+        before: worried.then_some(Period { signed_in: 1_000, wrong: 92, refused: 400, ..Period::default() }),
         span: &SPANS[0],
         charts: vec![busy, quiet],
         realms: if worried { vec![realm] } else { Vec::new() },
