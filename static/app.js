@@ -7,20 +7,32 @@ const lang = document.documentElement.lang || undefined;
 // The page shows UTC and says so once; the script knows the reader's time zone, and says that instead. All times on a
 // page are told by one clock: those in tooltips of charts and in fields, too.
 const clock = { hour: "2-digit", minute: "2-digit" };
+const day = { month: "short", day: "numeric" };
+const whole = { dateStyle: "medium", timeStyle: "short" };
+const isToday = (at) => at.toDateString() === new Date().toDateString();
+const hour = (at) => isToday(at) ? clock : whole;
+const ends = (plot) => [Date.parse(plot.dataset.from), Date.parse(plot.dataset.until)];
 const told = (at, format) => new Intl.DateTimeFormat(lang, format).format(at);
 function localise(root) {
   for (const time of root.querySelectorAll("time[data-local], time[data-clock], time[data-hour]")) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    const far = Math.abs(at - Date.now()) > 43200000;
-    time.textContent = told(at, time.hasAttribute("data-local")
-      ? { dateStyle: "medium", timeStyle: "short" }
-      : time.hasAttribute("data-hour") ? clock
-      : far ? { ...clock, month: "short", day: "numeric" } : { ...clock, second: "2-digit" });
+    time.textContent = told(at, time.hasAttribute("data-local") ? whole
+      : time.hasAttribute("data-hour") ? hour(at)
+      : isToday(at) ? { ...clock, second: "2-digit" } : { ...clock, ...day });
   }
   for (const title of root.querySelectorAll("title[data-at]")) {
-    const format = title.hasAttribute("data-long") ? { dateStyle: "medium", timeStyle: "short" } : clock;
-    title.textContent = `${told(new Date(title.dataset.at), format)} – ${title.dataset.said}`;
+    const at = new Date(title.dataset.at);
+    title.textContent = `${told(at, hour(at))} – ${title.dataset.said}`;
+  }
+  // Ticks are at round times of the reader's clock, too, and say the date where a day begins.
+  for (const tick of root.querySelectorAll(".ticks text")) {
+    const [axis, at] = [tick.parentElement, new Date(tick.dataset.at)];
+    const [from, until] = ends(axis.previousElementSibling);
+    at.setTime(+at + (at.getTimezoneOffset() * 60000) % Math.min(axis.dataset.every * 1000, 86400000));
+    const place = (at - from) / (until - from);
+    tick.setAttribute("x", `${100 * place}%`);
+    tick.textContent = place < 0 || place > 0.97 ? "" : told(at, at.getHours() || at.getMinutes() ? clock : day);
   }
   for (const line of root.querySelectorAll("[data-zone]")) {
     line.textContent = line.dataset.zone.replace("{}", Intl.DateTimeFormat().resolvedOptions().timeZone);
@@ -219,8 +231,7 @@ if (search) document.addEventListener("keydown", (event) => {
 // Dragging over the chart of events leads to that time. The links beside it do so without a pointer.
 const plot = document.querySelector("[data-zoom] .plot");
 if (plot) {
-  const ends = [...plot.parentElement.querySelectorAll(".ticks time")].map((time) => Date.parse(time.dateTime));
-  const [first, last] = [ends[0], ends.at(-1)];
+  const [first, last] = ends(plot);
   const band = document.createElement("span");
   band.className = "band";
   let from, to;

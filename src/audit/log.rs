@@ -11,7 +11,7 @@ use strum::VariantArray;
 
 use super::AttackEntry;
 use super::event::{Action, EventEntry, MaskedSubject, Outcome, SubjectKind};
-use super::sums::{EventCount, MINUTE, QUARTER, StepSpan, floor};
+use super::sums::{EventCount, MINUTE, QUARTER, StepSpan, floor, summed};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 
@@ -390,6 +390,12 @@ impl EventLog {
     }
 }
 
+/// Rows that are searched for the busiest subject of each limit.
+const HIT_ROWS: i64 = 10_000;
+/// What limits may have counted, in SQL: all but what was refused, and what is right.
+const HITS: &str = "(outcome IN ('wrong', 'asked', 'withheld', 'failed', 'unknown')
+    OR outcome = 'ok' AND action IN ('send', 'register', 'token-reuse'))";
+
 /// Rows that are searched for the busiest subjects.
 pub const TOP_ROWS: i64 = 30_000;
 
@@ -467,6 +473,24 @@ impl EventLog {
         const SQL: &str = "SELECT MIN(minute) FROM event_counts";
         let minute: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).fetch_one(pool).await)?;
         Ok(minute.map(Micros))
+    }
+
+    /// What limits may have counted since then, each with what it is in the sums: the newest [`HIT_ROWS`], in the order of
+    /// time.
+    pub async fn hits(&self, since: Micros) -> Result<Vec<(EventEntry, EventCount)>, DbError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM events WHERE at >= $1 AND {HITS} ORDER BY at DESC, id DESC LIMIT $2"
+        );
+        let rows: Vec<EventEntry> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since.0)
+            .bind(HIT_ROWS).fetch_all(pool).await)?;
+        Ok(rows
+            .into_iter()
+            .rev()
+            .map(|row| {
+                let sum = summed(&row);
+                (row, sum)
+            })
+            .collect())
     }
 
     /// The `most` subjects of each kind with the most attempts since then, the busiest first; and the address with most

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use super::event::{Action, Fate, Outcome, is_counted_by};
+use super::event::{
+    Action, COUNTED_AT_ADDRESS, DEVICE_FIRST, EventEntry, FROM_DEVICE, Fate, Outcome,
+    UNCOUNTED_REGISTRATIONS, is_counted_by,
+};
 use crate::clock::Micros;
+use crate::config::LimitName;
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// Sums of quarters of an hour are kept, too: a chart of a week reads a tenth as many.
@@ -36,6 +40,46 @@ impl EventCount {
     pub fn names(&self, limit: &str) -> bool {
         let decided = self.noted || matches!(self.fate(), Fate::Challenged | Fate::Refused);
         self.limit == limit && (decided || self.action == Action::Admin || !is_counted_by(limit))
+    }
+}
+
+/// The limit by which the sum of an admitted event is found; empty if those of its kind count it. What comes from a
+/// known device is counted by the device's limit, a program's message by its token's, a wrong answer to a challenge
+/// where wrong passwords are, and a registration only if its name was looked up.
+pub(super) fn counted_by(row: &EventEntry) -> &'static str {
+    let (name, detail) = (row.name.as_deref().unwrap_or_default(), row.detail.as_deref().unwrap_or_default());
+    let limit = match row.action {
+        Action::SignIn if name == FROM_DEVICE => LimitName::LoginDevice,
+        Action::Attempt if detail.starts_with(DEVICE_FIRST) => LimitName::GuardDevice,
+        Action::FactorFailed if detail.starts_with(DEVICE_FIRST) => LimitName::FactorDevice,
+        Action::FactorFailed if COUNTED_AT_ADDRESS.contains(&name) => LimitName::LoginAddress,
+        Action::Register
+            if matches!(row.outcome, Outcome::Ok | Outcome::Failed)
+                && !UNCOUNTED_REGISTRATIONS.contains(&name) =>
+        {
+            LimitName::RegisterAddress
+        }
+        Action::Send if name.starts_with("verify:") => LimitName::VerifyToken,
+        Action::Send if name.starts_with("relay:") => LimitName::RelayToken,
+        // At a realm's login it says which.
+        Action::Captcha if row.outcome == Outcome::Wrong && name == "attempt" => LimitName::GuardAddress,
+        Action::Captcha if row.outcome == Outcome::Wrong => LimitName::LoginAddress,
+        _ => return "",
+    };
+    limit.as_str()
+}
+
+/// The row as a part of the sums.
+pub(super) fn summed(row: &EventEntry) -> EventCount {
+    let decided = row.limit.as_deref().filter(|_| !row.noted);
+    EventCount {
+        action: row.action,
+        realm: row.name.clone().filter(|_| row.action == Action::Attempt).unwrap_or_default(),
+        outcome: row.outcome,
+        limit: row.limit.as_deref().unwrap_or_else(|| counted_by(row)).to_owned(),
+        counted_by: decided.unwrap_or_else(|| counted_by(row)).to_owned(),
+        noted: row.noted,
+        count: row.count,
     }
 }
 

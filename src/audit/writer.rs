@@ -9,12 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{AssertSqlSafe, QueryBuilder, query, query_scalar};
 
-use super::event::{
-    Action, AuditEvent, COUNTED_AT_ADDRESS, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE,
-    MaskedSubject, Outcome, UNCOUNTED_REGISTRATIONS, mask,
-};
+use super::event::{Action, AuditEvent, EventEntry, EventSubject, MaskedSubject, mask};
 use super::log::COLUMNS;
-use crate::config::LimitName;
+use super::sums::counted_by;
 use crate::db::{Db, DbError, Tx, execute, on_tx};
 use crate::request_id::RequestId;
 
@@ -262,32 +259,6 @@ async fn insert_rows(tx: &mut Tx, rows: &[(&EventEntry, Option<i64>)]) -> Result
         statement.push(" ON CONFLICT DO NOTHING");
         statement.build().execute(connection).await.map(|done| done.rows_affected())
     })?)
-}
-
-/// The limit by which the sum of an admitted event is found; empty if those of its kind count it. What comes from a
-/// known device is counted by the device's limit, a program's message by its token's, a wrong answer to a challenge
-/// where wrong passwords are, and a registration only if its name was looked up.
-fn counted_by(row: &EventEntry) -> &'static str {
-    let (name, detail) = (row.name.as_deref().unwrap_or_default(), row.detail.as_deref().unwrap_or_default());
-    let limit = match row.action {
-        Action::SignIn if name == FROM_DEVICE => LimitName::LoginDevice,
-        Action::Attempt if detail.starts_with(DEVICE_FIRST) => LimitName::GuardDevice,
-        Action::FactorFailed if detail.starts_with(DEVICE_FIRST) => LimitName::FactorDevice,
-        Action::FactorFailed if COUNTED_AT_ADDRESS.contains(&name) => LimitName::LoginAddress,
-        Action::Register
-            if matches!(row.outcome, Outcome::Ok | Outcome::Failed)
-                && !UNCOUNTED_REGISTRATIONS.contains(&name) =>
-        {
-            LimitName::RegisterAddress
-        }
-        Action::Send if name.starts_with("verify:") => LimitName::VerifyToken,
-        Action::Send if name.starts_with("relay:") => LimitName::RelayToken,
-        // At a realm's login it says which.
-        Action::Captcha if row.outcome == Outcome::Wrong && name == "attempt" => LimitName::GuardAddress,
-        Action::Captcha if row.outcome == Outcome::Wrong => LimitName::LoginAddress,
-        _ => return "",
-    };
-    limit.as_str()
 }
 
 /// What a sum is found by: the limit that decided; after a space, the one that counts what it only noted.

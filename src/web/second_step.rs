@@ -34,11 +34,21 @@ use crate::webauthn::Assertion;
 
 const FORM: CaptchaForm = CaptchaForm::Login;
 
+/// The factor in a form: a code in one of two fields, or what the script puts there for a passkey.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FactorFields {
+    /// Of an app; a recovery code is taken here, too.
+    pub code: SecretField,
+    recovery: SecretField,
+    pub passkey: SecretField,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct FactorForm {
-    code: SecretField,
-    passkey: SecretField,
+    #[serde(flatten)]
+    factor: FactorFields,
     /// Not empty if the box is ticked.
     trust: String,
     #[serde(flatten)]
@@ -90,22 +100,19 @@ fn read_guess(
     Err(Problem::wrong(field, message))
 }
 
-/// What was typed into the one field of a form, or put there by the script.
-fn parse_guess(
-    typed: &SecretField,
-    (passkey, purpose): (&SecretField, ChallengePurpose),
-    errors: &mut FieldErrors,
-) -> Option<FactorGuess> {
-    if !passkey.expose().is_empty() {
-        let shown = passkeys::parse(passkey.expose(), errors)?;
-        return Some(FactorGuess::Passkey(Box::new(shown), purpose));
+impl FactorFields {
+    fn parse(&self, purpose: ChallengePurpose, errors: &mut FieldErrors) -> Option<FactorGuess> {
+        if !self.passkey.expose().is_empty() {
+            let shown = passkeys::parse(self.passkey.expose(), errors)?;
+            return Some(FactorGuess::Passkey(Box::new(shown), purpose));
+        }
+        let typed = [&self.recovery, &self.code].map(|field| field.expose().trim());
+        let parsed = match typed.into_iter().find(|typed| !typed.is_empty()) {
+            None => Err(Message::FactorMissing),
+            Some(typed) => FactorGuess::parse(typed).ok_or(Message::FactorUnfit),
+        };
+        errors.take(Field::Code, parsed)
     }
-    let typed = typed.expose().trim();
-    let parsed = match typed {
-        "" => Err(Message::FactorMissing),
-        typed => FactorGuess::parse(typed).ok_or(Message::FactorUnfit),
-    };
-    errors.take(Field::Code, parsed)
 }
 
 /// The factor, if the guess was right.
@@ -159,11 +166,11 @@ pub async fn step_up_by_form(
     reply: &FormReply<'_>,
     guarded: &GuardedFields,
     (session, account): (&Session, &Account),
-    (code, passkey): (&SecretField, &SecretField),
+    factor: &FactorFields,
     (field, password): (Field, &SecretField),
 ) -> Result<Option<FactorProof>, WebError> {
     let parse = |errors: &mut FieldErrors| match session.strongest {
-        Some(_) => parse_guess(code, (passkey, ChallengePurpose::Confirm), errors).map(StepUp::Factor),
+        Some(_) => factor.parse(ChallengePurpose::Confirm, errors).map(StepUp::Factor),
         None => Some(StepUp::Password(field, errors.take(field, parse_current(password))?)),
     };
     let shown = reply.read(guarded, parse).await?;
@@ -356,8 +363,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
     let page = FactorPage::new(&visit, &live, &half, factors);
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    let passkey = (&form.passkey, ChallengePurpose::SecondStep);
-    let guess = reply.read(&form.guarded, |errors| parse_guess(&form.code, passkey, errors)).await?;
+    let parse = |errors: &mut FieldErrors| form.factor.parse(ChallengePurpose::SecondStep, errors);
+    let guess = reply.read(&form.guarded, parse).await?;
     let factor = reply.told(prove(&reply.actor(&form.guarded), &half.account, guess).await).await?;
     let answer = match half.new_password {
         Some(_) => visit.see_other("/login", Some(Flash::PasswordReset)),

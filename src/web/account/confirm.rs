@@ -12,14 +12,14 @@ use crate::oidc::request_at;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::{Field, Next, PageRequest, SecretField, Services, ServicesData, WebResult};
-use crate::web::second_step::{renewed, step_up_by_form};
+use crate::web::second_step::{FactorFields, renewed, step_up_by_form};
 use crate::web::session::{self, CONFIRM, OwnersForm, SignedIn};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StepUpForm {
-    code: SecretField,
-    passkey: SecretField,
+    #[serde(flatten)]
+    factor: FactorFields,
     current_password: SecretField,
     #[serde(flatten)]
     to: NextFields,
@@ -92,7 +92,7 @@ async fn submit_once(
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     let (whose, password) = ((&who.session, &who.account), (Field::CurrentPassword, &form.current_password));
-    let factor = step_up_by_form(&reply, &form.guarded, whose, (&form.code, &form.passkey), password).await?;
+    let factor = step_up_by_form(&reply, &form.guarded, whose, &form.factor, password).await?;
     let is_passkey = factor.as_ref().is_some_and(|proof| proof.factor == Factor::Passkey);
     if needed == AppFactor::Passkey && !is_passkey {
         return Ok(reply.plain(Notice::None));

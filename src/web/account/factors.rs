@@ -24,7 +24,7 @@ use crate::web::http::{
     ApiRequest, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest, Problem, SecretField,
     Services, ServicesData, WebError, WebResult,
 };
-use crate::web::second_step::{ConfirmBody, only_phone, renewed, step_up_by_form};
+use crate::web::second_step::{ConfirmBody, FactorFields, only_phone, renewed, step_up_by_form};
 use crate::web::session::{Member, MemberCall, OwnersForm};
 
 /// The code is none of the app that is being set up.
@@ -54,9 +54,9 @@ enum FactorAct {
 #[serde(default)]
 pub struct FactorsForm {
     act: FactorAct,
-    code: SecretField,
+    #[serde(flatten)]
+    factor: FactorFields,
     current_password: SecretField,
-    passkey: SecretField,
     /// The name of a new passkey.
     label: String,
     passkey_id: String,
@@ -95,8 +95,7 @@ async fn submit_once(
     if form.act == FactorAct::Confirm {
         let (whose, password) =
             ((&who.session, &who.account), (Field::CurrentPassword, &form.current_password));
-        let factor =
-            step_up_by_form(&reply, &form.guarded, whose, (&form.code, &form.passkey), password).await?;
+        let factor = step_up_by_form(&reply, &form.guarded, whose, &form.factor, password).await?;
         return renewed(&visit, &services, factor, visit.see_other(&here, None)).await;
     }
     // Without it the page asks for the confirmation first.
@@ -113,7 +112,7 @@ async fn submit_once(
         }
         FactorAct::UseTotp => {
             let parse = |errors: &mut FieldErrors| {
-                let code = TotpCode::parse(form.code.expose()).ok_or(Message::FactorUnfit);
+                let code = TotpCode::parse(form.factor.code.expose()).ok_or(Message::FactorUnfit);
                 errors.take(Field::Code, code)
             };
             let code = reply.read(&form.guarded, parse).await?;
@@ -131,7 +130,7 @@ async fn submit_once(
             let Some(label) = PasskeyLabel::parse(&form.label) else {
                 return Ok(reply.invalid(Field::Label, Message::PasskeyLabelUnfit));
             };
-            let Ok(made) = serde_json::from_str(form.passkey.expose()) else {
+            let Ok(made) = serde_json::from_str(form.factor.passkey.expose()) else {
                 return Ok(reply.invalid(Field::Passkey, Message::PasskeyWrong));
             };
             match owner.add_passkey(&made, &label).await? {

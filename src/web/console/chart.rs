@@ -1,8 +1,9 @@
-//! Charts as SVG without a script: stacked bars over time, each with a text, and the same data as a table.
+//! Charts as SVG without a script: stacked bars over time, each with a text, and the same data as a table. What towers
+//! above the rest is drawn as a broken bar with its number.
 
 use std::time::Duration;
 
-use crate::audit::StepSpan;
+use crate::audit::{StepSpan, floor};
 use crate::clock::Micros;
 use crate::web::console::limit_text::grouped;
 use crate::web::http::{Locale, Moment};
@@ -11,6 +12,28 @@ use crate::web::http::{Locale, Moment};
 const HEIGHT: u64 = 100;
 const COLUMN: u64 = 10;
 const BAR: u64 = 8;
+/// A bar is broken if it is so many times as high as the highest whole one.
+const TOWERS: u64 = 4;
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// What may lie between two ticks, in seconds. There are so few that their labels fit on a phone.
+const TICKS: [u64; 14] = [
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    7 * DAY,
+    14 * DAY,
+    28 * DAY,
+];
 
 /// One counted kind. The first is lowest in the stack.
 pub struct Series {
@@ -38,6 +61,15 @@ pub struct Column {
     /// The position of the strip that reacts to the pointer.
     pub x: u64,
     pub running: bool,
+    /// Where its line is, if it is broken.
+    pub broken: bool,
+}
+
+/// A text below or above the columns, at a share of the chart's width.
+pub struct Label {
+    pub place: String,
+    pub at: Moment,
+    pub text: String,
 }
 
 pub struct Bar {
@@ -58,33 +90,77 @@ impl Chart {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.highest() == 0
+        (0..self.span.steps).all(|step| self.total(step) == 0)
     }
 
-    /// The highest bar.
-    fn highest(&self) -> u64 {
-        (0..self.span.steps).map(|step| self.total(step)).max().unwrap_or(0)
+    /// The value of the upper line, which is round: no whole bar is higher. At most a sixth of the bars are broken.
+    fn scale(&self) -> u64 {
+        let mut totals: Vec<u64> = (0..self.span.steps).map(|step| self.total(step)).collect();
+        totals.retain(|total| *total > 0);
+        totals.sort_unstable_by(|one, other| other.cmp(one));
+        let towers = |number: &usize| totals[number - 1] >= totals[*number].saturating_mul(TOWERS);
+        let broken = (1..=(totals.len() + 2) / 6).rev().find(towers).unwrap_or(0);
+        round_up(totals.get(broken).copied().unwrap_or(0))
     }
 
-    /// The values at the side: the highest bar, half of it, and the ground. Always at the same heights.
+    /// The values at the side: the scale, half of it, and the ground. Always at the same heights.
     pub fn levels(&self) -> [String; 3] {
-        let highest = self.highest();
-        let half = if highest % 2 == 1 && highest < 100 { ".5" } else { "" };
-        [grouped(highest), format!("{}{half}", grouped(highest / 2)), "0".to_owned()]
+        let scale = self.scale();
+        [grouped(scale), grouped(scale / 2), "0".to_owned()]
     }
 
-    /// Start, middle and end, for below the chart.
-    pub fn ticks(&self) -> [Moment; 3] {
-        [0, self.span.steps / 2, self.span.steps].map(|step| Moment(self.span.at(step)))
+    pub fn from(&self) -> Moment {
+        Moment(self.span.start)
     }
 
-    /// A time of day alone would be ambiguous.
-    pub fn is_long(&self) -> bool {
-        self.span.end().since(self.span.start) > Duration::from_secs(25 * 60 * 60)
+    pub fn until(&self) -> Moment {
+        Moment(self.span.end())
     }
 
+    /// Seconds between two ticks.
+    pub fn tick_every(&self) -> u64 {
+        let length = self.span.end().since(self.span.start).as_secs();
+        TICKS.into_iter().find(|every| 2 * length <= every * 9).unwrap_or(28 * DAY)
+    }
+
+    /// Round times for below the chart. Where a day begins its date is told.
+    pub fn ticks(&self) -> Vec<Label> {
+        let every = Duration::from_secs(self.tick_every());
+        let first = floor(self.span.start.plus(every), every);
+        let length = self.span.end().since(self.span.start);
+        let tick = |number: u32| {
+            let at = first.plus(every * number);
+            let place = at.since(self.span.start).as_secs_f64() / length.as_secs_f64();
+            let begins_a_day = floor(at, Duration::from_secs(DAY)) == at;
+            let text = if begins_a_day { Moment(at).day() } else { Moment(at).clock() };
+            // Nothing of a label is cut at the end.
+            (place < 0.97).then(|| Label { place: percent(place), at: Moment(at), text })
+        };
+        (0..).map_while(tick).collect()
+    }
+
+    /// The numbers of broken bars, with room between them: of those that are near each other the highest.
+    pub fn towers(&self) -> Vec<Label> {
+        let (scale, steps) = (self.scale(), self.span.steps);
+        let room = steps.div_ceil(6);
+        let is_highest = |step: &usize| {
+            let near = step.saturating_sub(room)..steps.min(step + room + 1);
+            // Of equal ones, the first.
+            near.map(|other| (self.total(other), usize::MAX - other)).max()
+                == Some((self.total(*step), usize::MAX - step))
+        };
+        let label = |step: usize| Label {
+            place: percent((step as f64 + 0.5) / steps as f64),
+            at: Moment(self.span.at(step)),
+            text: grouped(self.total(step)),
+        };
+        (0..steps).filter(|step| self.total(*step) > scale).filter(is_highest).map(label).collect()
+    }
+
+    /// A time of day, with the date if it is not today's.
     pub fn told(&self, at: &Moment) -> String {
-        if self.is_long() { at.text() } else { at.clock() }
+        let day = |at| floor(at, Duration::from_secs(DAY));
+        if day(at.0) == day(self.now) { at.clock() } else { at.text() }
     }
 
     /// The sum of each kind as a sentence, for readers who do not see the bars.
@@ -101,7 +177,10 @@ impl Chart {
     }
 
     fn column(&self, step: usize, locale: Locale) -> Column {
-        let (highest, x) = (self.highest(), step as u64 * COLUMN);
+        let (scale, x) = (self.scale(), step as u64 * COLUMN);
+        let broken = self.total(step) > scale;
+        // A broken bar reaches the line, and shows its parts by their shares.
+        let highest = if broken { self.total(step) } else { scale };
         let (mut bars, mut below, mut told) = (Vec::new(), 0, Vec::new());
         for series in &self.series {
             let count = series.counts[step];
@@ -118,11 +197,27 @@ impl Chart {
         }
         let counts = self.series.iter().map(|series| grouped(series.counts[step])).collect();
         let (from, running) = (Moment(self.span.at(step)), self.span.place(self.now) == Some(step));
-        Column { from, words: told.join(", "), bars, counts, x, running }
+        Column { from, words: told.join(", "), bars, counts, x, running, broken }
     }
 }
 
-/// A tenth above the highest bar stays free.
+/// The next number up that is round, and whose half is, too.
+fn round_up(count: u64) -> u64 {
+    let mut power = 1_u64;
+    loop {
+        let round = [2, 4, 6, 8, 10, 12, 16].map(|digits| power.saturating_mul(digits));
+        if let Some(round) = round.into_iter().find(|round| *round >= count) {
+            return round;
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// A tenth above the scale stays free.
 fn scaled(count: u64, highest: u64) -> u64 {
     (u128::from(count) * u128::from(HEIGHT) * 10).div_ceil(u128::from(highest.max(1)) * 11) as u64
 }
@@ -175,9 +270,59 @@ mod tests {
                 foot = bar.y;
             }
         }
-        assert_eq!(columns[1].bars.last().unwrap().y, 8, "a tenth above the highest bar is free");
-        assert_eq!(chart.levels(), ["908", "454", "0"]);
-        assert_eq!(self::chart(vec![vec![3]]).levels(), ["3", "1.5", "0"]);
+        assert_eq!(columns[1].bars.last().unwrap().y, 16, "908 of 1,000, and a tenth above that is free");
+        assert_eq!(chart.levels(), ["1,000", "500", "0"]);
+    }
+
+    #[test]
+    fn the_scale_is_round_and_so_is_its_half() {
+        for (highest, levels) in [
+            (1, ["2", "1", "0"]),
+            (3, ["4", "2", "0"]),
+            (11, ["12", "6", "0"]),
+            (908, ["1,000", "500", "0"]),
+            (1_700, ["2,000", "1,000", "0"]),
+        ] {
+            assert_eq!(chart(vec![vec![highest]]).levels(), levels);
+        }
+        assert_eq!(round_up(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_peak_is_broken_and_does_not_flatten_the_rest() {
+        let told = |counts: Vec<u64>| {
+            let chart = chart(vec![counts]);
+            let columns = chart.columns(Locale::En);
+            let broken: Vec<_> = columns.iter().map(|column| column.broken).collect();
+            let towers: Vec<_> = chart.towers().into_iter().map(|tower| tower.text).collect();
+            (chart.levels()[0].clone(), broken.iter().filter(|broken| **broken).count(), towers.join(" "))
+        };
+        assert_eq!(told(vec![9, 7, 4_000, 8, 3]), ("10".into(), 1, "4,000".into()));
+        assert_eq!(
+            told(vec![9, 7, 35, 8, 3]),
+            ("40".into(), 0, String::new()),
+            "no more than four times as high"
+        );
+        assert_eq!(told(vec![0, 5, 4_000, 0]), ("4,000".into(), 0, String::new()), "there is no rest");
+        let mut hour = vec![5; 60];
+        hour[20..24].copy_from_slice(&[900, 1_200, 800, 1_200]);
+        hour[50] = 300;
+        assert_eq!(told(hour.clone()), ("6".into(), 5, "1,200 300".into()), "one number for those beside it");
+        hour[..30].fill(900);
+        assert_eq!(told(hour).1, 0, "half of the bars are no peak");
+    }
+
+    #[test]
+    fn ticks_are_round_times_and_tell_the_date_where_a_day_begins() {
+        let ticks = |now: &str, minutes: u64, steps| {
+            let now = Micros(now.parse::<jiff::Timestamp>().unwrap().as_microsecond());
+            let span = StepSpan::ending(now, Duration::from_secs(minutes * 60), steps);
+            let ticks = Chart { span, now, ..chart(vec![vec![1]]) }.ticks();
+            ticks.into_iter().map(|tick| tick.text).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ticks("2026-03-02T00:17:12Z", 1, 61), "23:30 23:45 03-02 00:15");
+        assert_eq!(ticks("2026-03-02T13:17:12Z", 15, 97), "18:00 03-02 06:00 12:00");
+        assert_eq!(ticks("2026-03-02T13:17:12Z", 120, 85), "02-24 02-26 02-28 03-02");
     }
 
     #[test]

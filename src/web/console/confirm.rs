@@ -20,7 +20,7 @@ use crate::web::http::error_page::problem_page;
 use crate::web::http::{
     ApiRequest, Field, Next, PageRequest, Problem, SecretField, UnreadBody, WebError, WebResult,
 };
-use crate::web::second_step::{ConfirmBody, renew, step_up_by_form};
+use crate::web::second_step::{ConfirmBody, FactorFields, renew, step_up_by_form};
 
 const CONSOLE: &str = "/admin";
 
@@ -61,8 +61,8 @@ pub async fn api_submit(
 pub struct ConfirmForm {
     password: SecretField,
     /// Instead, where the account asks for a second factor.
-    code: SecretField,
-    passkey: SecretField,
+    #[serde(flatten)]
+    factor: FactorFields,
     next: String,
     #[serde(flatten)]
     guarded: GuardedFields,
@@ -98,8 +98,8 @@ async fn confirm(
     let show = |notice, captcha: CaptchaBlock| page().again(notice, captcha).respond(visit);
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     let whose = (admin.session().ok_or(Problem::Forbidden)?, &admin.account);
-    let (shown, password) = ((&form.code, &form.passkey), (Field::Password, &form.password));
-    let factor = step_up_by_form(&reply, &form.guarded, whose, shown, password).await?;
+    let password = (Field::Password, &form.password);
+    let factor = step_up_by_form(&reply, &form.guarded, whose, &form.factor, password).await?;
     let fresh = renew(visit, services, factor).await?.ok_or_else(|| visit.see_other("/login", None))?;
     admin.did("confirm", &json!({}));
     Ok(fresh)
@@ -165,10 +165,11 @@ pub struct CarriedForm {
 impl CarriedForm {
     /// Every field of the form, except those that the page asks for itself.
     pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
-        const OWN: [&str; 8] = [
+        const OWN: [&str; 9] = [
             "csrf_token",
             "password",
             "code",
+            "recovery",
             "passkey",
             "captcha_id",
             "captcha_answer",

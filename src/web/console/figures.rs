@@ -2,10 +2,14 @@
 //! with what was sent.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::audit::{Action, EventCount, Fate, Outcome};
-use crate::config::{LimitName, LimitUnit};
+use gatehouse_limiter::{Limit, Rule, RuleAction};
+
+use crate::audit::{Action, EventCount, EventEntry, Fate, MaskedSubject, Outcome};
+use crate::clock::Micros;
+use crate::config::{LimitName, LimitSubject, LimitUnit};
 use crate::web::console::chart::Series;
 use crate::web::http::Layout;
 
@@ -97,6 +101,76 @@ impl LimitUse {
     }
 }
 
+/// How near the busiest subject of a limit came to one of its rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearestRule {
+    /// At most as many as the rule allows.
+    pub used: u64,
+    pub rule: Rule,
+}
+
+impl NearestRule {
+    /// The nearest since then, of hits in the order of time. None if there was none, or no event tells its hits.
+    pub fn of(limit: &Limit, hits: &[(EventEntry, EventCount)], since: Micros) -> Option<Self> {
+        let name = LimitName::parse(limit.name())?;
+        let mut subjects: HashMap<_, Vec<(Micros, u64)>> = HashMap::new();
+        for (row, sum) in hits.iter().filter(|(_, sum)| counts(name, sum)) {
+            let Some(subject) = subject_of(name.subject(), row) else { continue };
+            subjects.entry(subject).or_default().push((row.at, sum.count.unsigned_abs()));
+        }
+        let most = |rule: &Rule| {
+            let used = subjects.values().map(|hits| most_within(hits, rule.span.longest(), since)).max()?;
+            let used = used.min(u64::from(rule.max));
+            (used > 0).then(|| Self { used, rule: rule.clone() })
+        };
+        // Of rules that are as near, the one that refuses.
+        let nearness = |near: &Self| {
+            (near.used * u64::from(u32::MAX) / u64::from(near.rule.max), near.rule.then == RuleAction::Block)
+        };
+        limit.rules().iter().filter_map(most).max_by_key(nearness)
+    }
+
+    pub fn percent(&self) -> u64 {
+        (self.used * 100).div_ceil(u64::from(self.rule.max))
+    }
+}
+
+/// The most hits of a window that ended since then.
+fn most_within(hits: &[(Micros, u64)], window: Duration, since: Micros) -> u64 {
+    let (mut first, mut used, mut most) = (0, 0, 0);
+    for (at, count) in hits {
+        used += count;
+        while hits[first].0.plus(window) <= *at {
+            used -= hits[first].1;
+            first += 1;
+        }
+        most = most.max(if *at >= since { used } else { 0 });
+    }
+    most
+}
+
+/// Whose hit it is, by the keys of its row; None if the row does not say.
+fn subject_of(kind: LimitSubject, row: &EventEntry) -> Option<(Option<&str>, Option<&str>, i64)> {
+    let key = |subject: &Option<MaskedSubject>| subject.as_ref().map(|subject| subject.key);
+    let (name, detail) = (row.name.as_deref(), row.detail.as_deref());
+    Some(match kind {
+        LimitSubject::Account => (None, None, key(&row.account)?),
+        LimitSubject::Device => (None, detail, key(&row.account)?),
+        LimitSubject::Phone => (None, None, key(&row.phone)?),
+        LimitSubject::Address => (None, None, key(&row.address)?),
+        LimitSubject::Network => (None, None, key(&row.network)?),
+        LimitSubject::Prefix => (None, None, key(&row.prefix)?),
+        LimitSubject::Everyone => (None, None, 0),
+        LimitSubject::Program => (name, None, 0),
+        LimitSubject::RealmAccount => (name, None, key(&row.account)?),
+        LimitSubject::RealmDevice => (name, detail, key(&row.account)?),
+        LimitSubject::ProgramAddress | LimitSubject::RealmAddress => (name, None, key(&row.address)?),
+        LimitSubject::ProgramNetwork | LimitSubject::RealmNetwork => (name, None, key(&row.network)?),
+        LimitSubject::ProgramPrefix => (name, None, key(&row.prefix)?),
+        LimitSubject::Grant => return None,
+    })
+}
+
 /// Whether these were hits of a limit: what its rules count, not all that it has let through.
 fn counts(limit: LimitName, sum: &EventCount) -> bool {
     let by = |limit: LimitName| sum.counted_by == limit.as_str();
@@ -171,4 +245,18 @@ pub fn stacked(
 
 pub fn total(sums: &[EventCount], fits: impl Fn(&EventCount) -> bool) -> u64 {
     sums.iter().filter(|sum| fits(sum)).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_of_a_window_counts_that_ended_in_the_time_asked_for() {
+        let hits = [(0, 5), (50, 1), (70, 2), (115, 1)].map(|(at, count)| (Micros::from_seconds(at), count));
+        let most = |since| most_within(&hits, Duration::from_secs(60), Micros::from_seconds(since));
+        assert_eq!(most(0), 6, "at 50 seconds, those at the start included");
+        assert_eq!(most(60), 3, "a hit exactly as old as the window no longer counts");
+        assert_eq!(most(116), 0);
+    }
 }

@@ -82,16 +82,26 @@ pub fn sentences(limit: &Limit, locale: Locale) -> Vec<String> {
     limit.rules().iter().map(|rule| sentence(limit.name(), rule, locale)).collect()
 }
 
-/// `3 / 1 min → CAPTCHA`
-pub fn chip(rule: &Rule, locale: Locale) -> String {
-    let span = match &rule.span {
+/// `2 of 3 / 1 min`
+pub fn used(used: &u64, rule: &Rule, locale: Locale) -> Cow<'static, str> {
+    let (max, span) = (grouped(u64::from(rule.max)), short_span(&rule.span, locale));
+    t!("limit-page.nearest", locale = locale.code(), used = grouped(used), max = max, span = span)
+}
+
+fn short_span(span: &RuleSpan, locale: Locale) -> String {
+    match span {
         RuleSpan::Sliding(window) => {
             in_units(u64::try_from(window.as_millis()).unwrap_or(u64::MAX), &SHORT_UNITS, locale)
         }
         RuleSpan::Calendar { unit, .. } => {
             locale.named_word("rule", &format!("unit-{}", unit.as_str())).into_owned()
         }
-    };
+    }
+}
+
+/// `3 / 1 min → CAPTCHA`
+pub fn chip(rule: &Rule, locale: Locale) -> String {
+    let span = short_span(&rule.span, locale);
     let key = match rule.then {
         RuleAction::Captcha => "rule.chip-captcha",
         RuleAction::Block => "rule.chip-block",

@@ -20,7 +20,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 use super::document::{
     DiffKind, DocumentSaved, LIMITS, Precondition, SentDraft, in_force_response, read_draft,
 };
-use super::figures::{HOUR, LimitUse};
+use super::figures::{DAY, HOUR, LimitUse, NearestRule};
 use super::guard::{AdminRequest, Permitted};
 use super::limit_text::{differences, grouped};
 use crate::audit::MINUTE;
@@ -40,11 +40,14 @@ pub async fn show(request: AdminRequest) -> WebResult {
     let AdminRequest { visit, services, .. } = &request;
     let (now, current) = (visit.now(), services.tuning.current());
     let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
+    // A window of a day looks back on it, too.
+    let hits = services.audit.log().hits(now.minus(HOUR + DAY)).await?;
     let default = Limits::default();
     let row = |limit: &Limit| LimitRow {
         default: default.get(limit.name()) == Some(limit),
         overridden: current.overridden.limit(limit.name()),
         hour: LimitUse::of(limit.name(), &hour),
+        nearest: NearestRule::of(limit, &hits, now.minus(HOUR)),
         limit: limit.clone(),
     };
     let page = LimitsPage {
@@ -82,6 +85,7 @@ pub struct LimitRow {
     pub default: bool,
     pub overridden: bool,
     pub hour: LimitUse,
+    pub nearest: Option<NearestRule>,
 }
 
 impl LimitRow {
@@ -89,35 +93,37 @@ impl LimitRow {
         self.limit.name()
     }
 
-    /// What became of all that reached the limit; what its rules counted comes first, up to the bound.
-    fn parts(&self) -> Vec<UsePart> {
+    /// What became of all that reached the limit in the hour: locale keys and figures. What its rules counted comes first.
+    fn parts(&self) -> Vec<(&'static str, u64)> {
         let LimitUse { counted, challenged, refused, noted } = self.hour;
-        let counted = counted.filter(|_| !self.limit.rules().is_empty());
-        let all = [
-            ("limit-page.counted", "ok", counted.unwrap_or(0)),
-            ("limit-page.challenged", "asked", challenged),
-            ("limit-page.refused", "refused", refused),
-            ("limit-page.noted", "wrong", noted),
+        let counted = counted.filter(|_| !self.limit.rules().is_empty()).unwrap_or(0);
+        let mut all = vec![
+            ("limit-page.counted", counted),
+            ("limit-page.challenged", challenged),
+            ("limit-page.refused", refused),
+            ("limit-page.noted", noted),
         ];
-        let whole: u64 = all.iter().map(|(_, _, count)| count).sum();
-        let mut end = 0;
-        let part = |(key, tone, count): (_, _, u64)| {
-            let from = end;
-            // Whatever there is can be seen.
-            end += counted.map_or(0, |_| count.saturating_mul(100).div_ceil(whole));
-            UsePart { key, tone, count, from, end }
-        };
-        all.into_iter().filter(|(_, _, count)| *count > 0).map(part).collect()
+        all.retain(|(_, count)| *count > 0);
+        all
     }
-}
 
-/// One figure of a limit's hour, and its part of the bar; of none if the hits of the limit are not known.
-struct UsePart {
-    key: &'static str,
-    tone: &'static str,
-    count: u64,
-    from: u64,
-    end: u64,
+    /// The colour of what the limit did, if its bound was reached.
+    fn reached(&self) -> Option<&'static str> {
+        let LimitUse { challenged, refused, noted, .. } = self.hour;
+        let acts = [(refused, "refused"), (challenged, "asked"), (noted, "wrong")];
+        acts.into_iter().find(|(count, _)| *count > 0).map(|(_, tone)| tone)
+    }
+
+    /// How near it came, where it did nothing.
+    fn nearest_bound(&self) -> Option<&NearestRule> {
+        self.nearest.as_ref().filter(|_| self.reached().is_none())
+    }
+
+    /// The bar of the limit: how much of its bound was used, in percent, and a colour. None if nothing reached it.
+    fn bar(&self) -> Option<(u64, &'static str)> {
+        let near = self.nearest_bound().map(|nearest| (nearest.percent(), "ok"));
+        self.reached().map(|tone| (100, tone)).or(near)
+    }
 }
 
 struct Group<'a> {
@@ -154,11 +160,14 @@ pub struct LimitsPage {
 
 impl LimitsPage {
     /// The built-in limits in four groups, and the owner's own.
-    fn tables(&self) -> [Vec<Group<'_>>; 2] {
-        let of = |key: &&str| self.rows.iter().filter(|row| group_of(row.name()) == *key).collect();
-        let group = |key| Group { key, rows: of(&key) };
-        let built_in = ["limit-page.sign-in", "limit-page.guard", "limit-page.sms", "limit-page.captcha"];
-        [built_in.map(group).into(), vec![group("limit-page.own")]]
+    fn groups(&self) -> [Group<'_>; 5] {
+        let of = |key: &str| self.rows.iter().filter(|row| group_of(row.name()) == key).collect();
+        ["limit-page.sign-in", "limit-page.guard", "limit-page.sms", "limit-page.captcha", "limit-page.own"]
+            .map(|key| Group { key, rows: of(key) })
+    }
+
+    fn has_own(&self) -> bool {
+        self.rows.iter().any(|row| group_of(row.name()) == "limit-page.own")
     }
 }
 

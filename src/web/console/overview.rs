@@ -47,33 +47,49 @@ const SLOW: Duration = Duration::from_secs(1);
 /// While an installation is this young, the list of what it has not done yet is open.
 const NEW_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What the charts show, to choose from: two charts over the same time.
+/// The time that the page is about, to choose from.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TrafficSpan {
     /// In the URL.
     word: &'static str,
     key: &'static str,
     step: Duration,
+    /// The last one is not over yet.
     steps: usize,
     titles: [&'static str; 2],
+    /// How long ago the time was that it is compared with, and its locale key.
+    before: (Duration, &'static str),
 }
 
-const fn span(
-    (word, key): (&'static str, &'static str),
-    minutes: u32,
-    steps: usize,
-    titles: [&'static str; 2],
-) -> TrafficSpan {
-    TrafficSpan { word, key, step: Duration::from_secs(60 * minutes as u64), steps, titles }
-}
-
+const HOURS: TrafficSpan = TrafficSpan {
+    word: "1h",
+    key: "overview.hour",
+    step: MINUTE,
+    steps: 61,
+    titles: ["overview.sign-ins-hour", "overview.messages-hour"],
+    before: (DAY, "overview.yesterday"),
+};
 pub const SPANS: [TrafficSpan; 3] = [
-    span(("1h", "overview.hour"), 1, MINUTES, ["overview.sign-ins-hour", "overview.messages-hour"]),
-    span(("24h", "overview.day"), 15, 97, ["overview.sign-ins-day", "overview.messages-day"]),
-    span(("7d", "overview.week"), 120, 84, ["overview.sign-ins-week", "overview.messages-week"]),
+    HOURS,
+    TrafficSpan {
+        word: "24h",
+        key: "overview.day",
+        step: Duration::from_secs(15 * 60),
+        steps: 97,
+        titles: ["overview.sign-ins-day", "overview.messages-day"],
+        before: (DAY, "overview.day-before"),
+    },
+    TrafficSpan {
+        word: "7d",
+        key: "overview.week",
+        step: Duration::from_secs(2 * 60 * 60),
+        steps: 85,
+        titles: ["overview.sign-ins-week", "overview.messages-week"],
+        before: (Duration::from_secs(7 * 24 * 60 * 60), "overview.week-before"),
+    },
 ];
 
-/// `GET /admin`. `?span=24h` draws the charts of a day.
+/// `GET /admin`. `?span=24h` is about a day.
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let asked = value(&query, "span");
     let span = SPANS.iter().find(|span| span.word == asked).unwrap_or(&SPANS[0]);
@@ -85,28 +101,31 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     let AdminRequest { visit, services, .. } = request;
     let (log, now) = (services.audit.log(), visit.now());
     let attacks = services.attacks.check().await?;
-    // Includes the current minute.
-    let soon = now.plus(MINUTE);
-    let minutes = log.series(&StepSpan::ending(now, MINUTE, MINUTES)).await?;
+    let minutes = log.series(&StepSpan::ending(now, HOURS.step, HOURS.steps)).await?;
     let drawn = StepSpan::ending(now, span.step, span.steps);
-    let (in_hour, in_day, yesterday, busiest, steps) = tokio::try_join!(
-        log.totals(now.minus(HOUR), soon),
-        log.totals(now.minus(DAY), soon),
-        yesterday(services, now),
-        log.busiest(now.minus(HOUR), MOST as u32),
+    let lately = log.busiest(now.minus(HOUR), MOST as u32).await?;
+    let (in_day, before, busiest, steps) = tokio::try_join!(
+        log.totals(now.minus(DAY), now.plus(MINUTE)),
+        before(services, &drawn, span.before.0),
+        async {
+            match span == &HOURS {
+                true => Ok(lately.clone()),
+                false => log.busiest(drawn.start, MOST as u32).await,
+            }
+        },
         log.series(&drawn),
     )?;
+    let sums = steps.concat();
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;
     let health = services.health.report().await;
     let parts = parts(visit, services, &health, &current).await?;
-    let (hour_so_far, day_so_far) = (period(&in_hour), period(&in_day));
     let in_force = current.live.access.settings().in_force(now);
     let counted = |keys, count| (count > 0).then(|| Warning::counted(visit.locale, keys, count));
     let active = counted(["warning.access-title", "warning.access-text"], in_force.count() as u64);
     let mut warnings =
         Vec::from_iter(active.map(|warning| Warning { page: Some("/admin/access"), ..warning }));
-    warnings.extend(self::warnings(visit.locale, &current, &instances, busiest.shared.as_ref(), &parts));
+    warnings.extend(self::warnings(visit.locale, &current, &instances, lately.shared.as_ref(), &parts));
     if health.counts_alone {
         let others = services.tuning.others().await?;
         warnings.extend((!others.is_empty()).then(|| Warning {
@@ -121,11 +140,11 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     let ahead = health.store_clock_ahead.unwrap_or_default();
     warnings.extend(counted(["warning.store-clock-title", "warning.store-clock-text"], ahead));
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
-    warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], day_so_far.disabled));
+    warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], period(&in_day).disabled));
     warnings.extend(messages_spent(visit.locale, services).await);
     // Where strangers cannot register, codes to other numbers are withheld as a rule.
-    let withheld =
-        if services.live.snapshot().registration.mode.is_open() { hour_so_far.withheld } else { 0 };
+    let is_open = services.live.snapshot().registration.mode.is_open();
+    let withheld = if is_open { period(&minutes.concat()).withheld } else { 0 };
     warnings.extend(counted(["warning.withheld-title", "warning.withheld-text"], withheld));
     let banner = |attack: &AttackEntry| {
         let counts = minutes.iter().map(|sums| attack.counted(sums));
@@ -134,16 +153,15 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     Ok(OverviewPage {
         layout: request.layout(span.href()),
         now: Moment(now),
-        hour: hour_so_far,
-        day: day_so_far,
-        minutes: minutes.iter().map(|sums| period(sums)).collect(),
-        yesterday,
+        period: period(&sums),
+        steps: steps.iter().map(|sums| period(sums)).collect(),
+        before,
         span,
         first_steps: first_steps(request).await?,
         is_new: log.began().await?.is_none_or(|began| began > now.minus(NEW_FOR)),
         charts: charts(now, span.titles, drawn, &steps),
-        realms: realms([&in_hour, &in_day]),
-        uses: uses([&in_hour, &in_day]),
+        realms: realms(&sums),
+        uses: uses(&sums),
         busiest: subjects(&busiest, &in_force),
         attacks: attacks.iter().map(banner).collect(),
         warnings,
@@ -154,16 +172,13 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     })
 }
 
-/// The minutes of the figures' hour: sixty whole ones and the current one.
-const MINUTES: usize = 61;
-
-/// The figures of these minutes yesterday; None if the record began later.
-async fn yesterday(services: &Services, now: Micros) -> Result<Option<Period>, DbError> {
-    let (log, since) = (services.audit.log(), now.minus(DAY).minus(HOUR));
-    if log.began().await?.is_none_or(|began| began > since) {
+/// The figures of as long a time before; None if the record began later.
+async fn before(services: &Services, drawn: &StepSpan, ago: Duration) -> Result<Option<Period>, DbError> {
+    let (log, start) = (services.audit.log(), drawn.start.minus(ago));
+    if log.began().await?.is_none_or(|began| began > start) {
         return Ok(None);
     }
-    Ok(Some(period(&log.totals(since, now.minus(DAY).plus(MINUTE)).await?)))
+    Ok(Some(period(&log.series(&StepSpan { start, ..*drawn }).await?.concat())))
 }
 
 /// How much of the SMS budget is spent; None while the store is out, which another warning reports.
@@ -306,12 +321,11 @@ impl Warning {
     }
 }
 
-/// What became of attempts in the hour and in the day, as the columns are.
+/// What became of attempts, as the columns are.
 pub struct UseRow<const COLUMNS: usize> {
     /// The name of a limit, or of another program's login.
     pub name: String,
-    pub hour: [u64; COLUMNS],
-    pub day: [u64; COLUMNS],
+    pub counts: [u64; COLUMNS],
 }
 
 pub type LimitRow = UseRow<3>;
@@ -346,8 +360,7 @@ pub struct Part {
 
 struct Tile {
     key: &'static str,
-    hour: String,
-    day: String,
+    count: String,
     /// Locale key and text.
     note: Option<(&'static str, String)>,
     tone: &'static str,
@@ -360,14 +373,14 @@ struct Tile {
 pub struct OverviewPage {
     pub layout: Layout,
     pub now: Moment,
-    pub hour: Period,
-    pub day: Period,
-    /// The hour by the minute.
-    pub minutes: Vec<Period>,
-    pub yesterday: Option<Period>,
     pub span: &'static TrafficSpan,
     pub first_steps: Vec<FirstStep>,
     pub is_new: bool,
+    pub period: Period,
+    /// The period by its steps.
+    pub steps: Vec<Period>,
+    /// As long a time before.
+    pub before: Option<Period>,
     pub charts: Vec<Chart>,
     pub realms: Vec<RealmRow>,
     pub uses: Vec<LimitRow>,
@@ -384,14 +397,13 @@ pub struct OverviewPage {
 
 impl OverviewPage {
     fn tiles(&self) -> Vec<Tile> {
-        let Period { solved, images, sent, entered, .. } = self.hour;
+        let Period { solved, images, sent, entered, .. } = self.period;
         let tile = |key, of: fn(&Period) -> u64, tone, note| Tile {
             key,
-            hour: grouped(of(&self.hour)),
-            day: grouped(of(&self.day)),
+            count: grouped(of(&self.period)),
             note,
             tone,
-            spark: sparkline(self.minutes.iter().map(of)),
+            spark: sparkline(self.steps.iter().map(of)),
             change: self.change(of),
         };
         let came_back = self.percent("overview.came-back", share(entered, sent));
@@ -406,17 +418,18 @@ impl OverviewPage {
         ]
     }
 
-    /// Against the same hour yesterday. Of a few then, no share is told.
+    /// Against as long a time before. Of a few then, no share is told.
     fn change(&self, of: fn(&Period) -> u64) -> Option<String> {
-        let (now, then) = (of(&self.hour), of(self.yesterday.as_ref()?));
-        let told = |key, it: String| t!(key, locale = self.layout.locale.code(), it = it).into_owned();
+        let (now, then) = (of(&self.period), of(self.before.as_ref()?));
+        let when = self.layout.t(self.span.before.1);
+        let told = |key, it| t!(key, locale = self.layout.locale.code(), it = it, when = when).into_owned();
         let percent = (now as f64 / then as f64 * 100.0 - 100.0).round();
         Some(match percent {
             _ if then < 10 => told("overview.then", grouped(then)),
             900.0.. => told("overview.times-then", grouped(now / then)),
             1.0.. => told("overview.change", format!("+{percent}")),
             ..-0.5 => told("overview.change", format!("\u{2212}{}", -percent)),
-            _ => self.layout.t("overview.as-then").into_owned(),
+            _ => told("overview.as-then", String::new()),
         })
     }
 
@@ -448,6 +461,11 @@ impl OverviewPage {
 }
 
 impl TrafficSpan {
+    /// The place of its last step.
+    fn last(&self) -> usize {
+        self.steps - 1
+    }
+
     pub fn href(&self) -> String {
         if *self == SPANS[0] { "/admin".to_owned() } else { format!("/admin?span={}", self.word) }
     }
@@ -462,41 +480,38 @@ fn charts(now: Micros, titles: [&'static str; 2], span: StepSpan, steps: &[Vec<E
     vec![draw(sign_ins, Action::SignIn, &SIGN_INS), draw(messages, Action::Send, &MESSAGES)]
 }
 
-/// A row for each name in the sums of the hour and the day.
+/// A row for each name in the sums.
 fn use_rows<const COLUMNS: usize>(
-    spans: [&[EventCount]; 2],
+    sums: &[EventCount],
     name: fn(&EventCount) -> &str,
-    figures: impl Fn(&str, &[EventCount]) -> [u64; COLUMNS],
+    figures: impl Fn(&str) -> [u64; COLUMNS],
 ) -> Vec<UseRow<COLUMNS>> {
-    let names: BTreeSet<&str> = spans.iter().flat_map(|sums| sums.iter().map(name)).collect();
-    let row = |name: &str| {
-        let [hour, day] = spans.map(|sums| figures(name, sums));
-        UseRow { name: name.to_owned(), hour, day }
-    };
+    let names: BTreeSet<&str> = sums.iter().map(name).collect();
+    let row = |name: &str| UseRow { name: name.to_owned(), counts: figures(name) };
     names.into_iter().filter(|name| !name.is_empty()).map(row).collect()
 }
 
 /// What each limit did, busiest first. Omits those that decided nothing.
-pub fn uses(spans: [&[EventCount]; 2]) -> Vec<LimitRow> {
-    let figures = |limit: &str, sums: &[EventCount]| {
+pub fn uses(sums: &[EventCount]) -> Vec<LimitRow> {
+    let figures = |limit: &str| {
         let LimitUse { challenged, refused, noted, .. } = LimitUse::of(limit, sums);
         [challenged, refused, noted]
     };
-    let mut rows = use_rows(spans, |sum| &sum.limit, figures);
-    rows.retain(|row| row.day != [0; 3]);
-    rows.sort_by_key(|row| std::cmp::Reverse((row.hour[0] + row.hour[1], row.day[1])));
+    let mut rows = use_rows(sums, |sum| &sum.limit, figures);
+    rows.retain(|row| row.counts != [0; 3]);
+    rows.sort_by_key(|row| std::cmp::Reverse((row.counts[0] + row.counts[1], row.counts[2])));
     rows
 }
 
 /// What became of attempts at the logins of other programs, busiest first.
-pub fn realms(spans: [&[EventCount]; 2]) -> Vec<RealmRow> {
-    let figures = |realm: &str, sums: &[EventCount]| {
+pub fn realms(sums: &[EventCount]) -> Vec<RealmRow> {
+    let figures = |realm: &str| {
         let columns = [&[Fate::Done, Fate::Wrong][..], &[Fate::Wrong], &[Fate::Challenged], &[Fate::Refused]];
         columns.map(|fates| total(sums, |sum| sum.realm == realm && fates.contains(&sum.fate())))
     };
-    let mut rows = use_rows(spans, |sum| &sum.realm, figures);
+    let mut rows = use_rows(sums, |sum| &sum.realm, figures);
     let all = |[let_through, _, challenged, refused]: [u64; 4]| let_through + challenged + refused;
-    rows.sort_by_key(|row| std::cmp::Reverse([row.hour, row.day].map(all)));
+    rows.sort_by_key(|row| std::cmp::Reverse(all(row.counts)));
     rows
 }
 
@@ -518,8 +533,7 @@ mod tests {
             ..sum(Action::Attempt, outcome, "", false, count)
         };
         let own = sum(Action::SignIn, Outcome::Wrong, "", false, 100);
-        let hour = [at("mail", Outcome::Wrong, 2), at("mail", Outcome::Ok, 1), own.clone()];
-        let day = [
+        let sums = [
             at("mail", Outcome::Wrong, 2),
             at("mail", Outcome::Ok, 1),
             at("shop", Outcome::Challenged, 5),
@@ -527,14 +541,12 @@ mod tests {
             at("shop", Outcome::Busy, 1),
             own.clone(),
         ];
-        let found = realms([&hour, &day]);
-        let names: Vec<_> = found.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["mail", "shop"], "busiest in the hour first");
-        assert_eq!((found[0].hour, found[0].day), ([3, 2, 0, 0], [3, 2, 0, 0]));
-        assert_eq!((found[1].hour, found[1].day), ([0; 4], [0, 0, 5, 4]));
-        let here = period(&day);
+        let found = realms(&sums);
+        let told: Vec<_> = found.iter().map(|it| (it.name.as_str(), it.counts)).collect();
+        assert_eq!(told, [("shop", [0, 0, 5, 4]), ("mail", [3, 2, 0, 0])], "busiest first");
+        let here = period(&sums);
         assert_eq!((here.wrong, here.challenged, here.refused), (100, 0, 0), "nothing is told twice");
-        assert!(realms([std::slice::from_ref(&own); 2]).is_empty());
+        assert!(realms(std::slice::from_ref(&own)).is_empty());
     }
 
     #[test]
@@ -544,11 +556,10 @@ mod tests {
             sum(Action::SignIn, Outcome::Throttled, "login-account", false, 7),
             sum(Action::SignIn, Outcome::Ok, "", false, 3),
         ];
-        let uses = uses([&sums; 2]);
+        let uses = uses(&sums);
         assert_eq!(uses.len(), 2);
         let of = |limit| LimitUse::of(limit, &sums);
-        let busiest = (uses[0].name.as_str(), uses[0].hour, uses[0].day);
-        assert_eq!(busiest, ("login-account", [0, 7, 0], [0, 7, 0]));
+        assert_eq!((uses[0].name.as_str(), uses[0].counts), ("login-account", [0, 7, 0]));
         assert_eq!((of("login-address").refused, of("login-address").noted), (0, 5));
         let period = period(&sums);
         assert_eq!((period.signed_in, period.wrong, period.refused), (3, 5, 7));

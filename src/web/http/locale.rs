@@ -193,6 +193,11 @@ impl Moment {
         self.show("%H:%M")
     }
 
+    /// `11-28`, where the year is obvious.
+    pub fn day(&self) -> String {
+        self.show("%m-%d")
+    }
+
     fn show(self, format: &str) -> String {
         // Only a time tens of thousands of years away cannot be shown.
         Timestamp::from_microsecond(self.0.0).unwrap_or(Timestamp::UNIX_EPOCH).strftime(format).to_string()

@@ -18,7 +18,7 @@ use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
 use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
 use crate::web::console::events::{EventQuery, EventsPage};
-use crate::web::console::figures::{LimitUse, Period};
+use crate::web::console::figures::{LimitUse, NearestRule, Period};
 use crate::web::console::first_steps::{FirstStep, StepPlace};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
 use crate::web::console::limits::history::{ChangeRow, HistoryPage, HistoryPart, RollbackPage};
@@ -243,8 +243,8 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
         title,
         subjects: if worried { subjects } else { Vec::new() },
     };
-    let realm = UseRow { name: "shop".into(), hour: [40, 7, 3, 0], day: [900, 80, 30, 1] };
-    let used = UseRow { name: "login-account".into(), hour: [3, 1, 1], day: [36, 12, 12] };
+    let realm = UseRow { name: "shop".into(), counts: [900, 80, 30, 1] };
+    let used = UseRow { name: "login-account".into(), counts: [36, 12, 12] };
     let step = |key, place| FirstStep { key, place };
     let first_steps = vec![
         step("first-steps.factor", StepPlace::Page("/account/factors")),
@@ -256,15 +256,9 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
         is_new: !worried,
         layout: visit.layout("/admin", Some("ada")),
         now: Moment(NOW),
-        hour: period,
-        day: Period::default(),
-        minutes: vec![Period::default(), period, period],
-        yesterday: worried.then_some(Period {
-            signed_in: 1_000,
-            wrong: 92,
-            refused: 400,
-            ..Period::default()
-        }),
+        period,
+        steps: vec![Period::default(), period, period],
+        before: worried.then_some(Period { signed_in: 1_000, wrong: 92, refused: 400, ..Period::default() }),
         span: &SPANS[0],
         charts: vec![busy, quiet],
         realms: if worried { vec![realm] } else { Vec::new() },
@@ -289,7 +283,11 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
 fn limits(visit: &PageRequest) -> LimitsPage {
     let default = Limits::default();
     let hour = LimitUse { counted: Some(1_204), challenged: 3, refused: 1, noted: 2 };
-    let row = |limit, default, overridden, hour| LimitRow { limit, default, overridden, hour };
+    let row = |limit: Limit, default, overridden, hour| {
+        let rule = limit.rules().first().cloned();
+        let nearest = rule.map(|rule| NearestRule { used: 1, rule });
+        LimitRow { limit, default, overridden, hour, nearest }
+    };
     let mut rows: Vec<LimitRow> = default.iter().map(|limit| row(limit.clone(), true, false, hour)).collect();
     let rule = Rule::sliding(5, Duration::from_millis(1_500), RuleAction::Block);
     let watching = Limit::new("custom.reply", vec![rule], LimitMode::Monitor).unwrap();

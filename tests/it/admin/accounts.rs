@@ -173,6 +173,11 @@ async fn an_account_is_found_by_the_beginning_of_its_name_and_by_its_number(stor
     let page = boss.submit("/admin/accounts", "/admin/accounts", &[("asked", "AD")]).await;
     assert_eq!(page.status, 200);
     assert!(page.text.contains("adam") && page.text.contains("adele") && !page.text.contains(">bea<"));
+    let filtered = [("asked", "ad"), ("role", "admin")];
+    let page = boss.submit("/admin/accounts", "/admin/accounts", &filtered).await;
+    assert!(!page.text.contains(">adam<"), "a name among those that the filters leave");
+    let listed = boss.submit("/admin/accounts", "/admin/accounts", &[("asked", ""), ("role", "admin")]).await;
+    assert_eq!((listed.status, listed.header("location")), (303, "/admin/accounts?role=admin"));
 }
 
 async fn the_page_does_what_it_says_with_a_reason(store: Store) {

@@ -88,7 +88,7 @@ async fn accounts_are_listed_by_role_state_and_group(store: Store) {
     }
     let head = boss.get(LIST).await.text;
     for total in
-        ["<strong>7</strong> accounts", "<strong>2</strong> disabled", "<strong>1</strong> administrators"]
+        ["Accounts: <strong>7</strong>", "Disabled: <strong>2</strong>", "Administrators: <strong>1</strong>"]
     {
         assert!(head.contains(total), "{total}: {head}");
     }

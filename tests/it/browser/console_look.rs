@@ -67,6 +67,7 @@ async fn tour(language: &str) {
     applications(&look, &app).await;
     browser.open("/admin/events").await;
     look.at("console-events").await;
+    nothing_of_an_event_is_cut_on_a_phone(&browser).await;
     browser.open("/admin/events?limit=login-account&outcome=throttled").await;
     look.at("console-events-limit").await;
     lookup(&look, &app).await;
@@ -136,6 +137,14 @@ async fn fits_a_phone(browser: &Browser) {
     assert_eq!(browser.js(seen).await, false);
     browser.screen(DESKTOP).await;
     assert_eq!(browser.js(seen).await, true, "a wide screen has the menu at its side");
+}
+
+async fn nothing_of_an_event_is_cut_on_a_phone(browser: &Browser) {
+    browser.screen(PHONE).await;
+    let cut = "return [...document.querySelectorAll('.event-line > :is(.what, .whom, .net)')]
+        .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent)";
+    assert_eq!(browser.js(cut).await, serde_json::json!([]));
+    browser.screen(DESKTOP).await;
 }
 
 async fn limits(look: &Look<'_>) {
@@ -216,6 +225,8 @@ async fn applications(look: &Look<'_>, app: &TestApp) {
 async fn application(look: &Look<'_>) {
     let browser = look.browser;
     browser.open("/admin/apps/form").await;
+    // Without an event: the trial of the draft would be drawn meanwhile.
+    browser.js("document.querySelector('#oidc').checked = true").await;
     look.at("console-app-new").await;
     browser.open("/admin/apps/form?app=wiki").await;
     browser.js("for (const d of document.querySelectorAll('main details')) d.open = true").await;

@@ -21,6 +21,8 @@ const DESK: Screen = Screen { width: 1440, height: 900, phone: false };
 const PHONE: Screen = Screen { width: 360, height: 800, phone: true };
 /// In CSS pixels. A page that is higher is not read.
 const HIGHEST: [(Screen, u64); 2] = [(DESK, 2_500), (PHONE, 5_000)];
+/// Of pages that are read row by row.
+const HIGHEST_LISTS: [(&str, Screen, u64); 2] = [("limits", DESK, 1_200), ("accounts", PHONE, 4_000)];
 /// Also alone.
 const OF_THE_README: [&str; 2] = ["challenge", "overview"];
 const EVENTS: u32 = 10_000;
@@ -146,6 +148,8 @@ impl Gallery {
         let mut heights = Vec::new();
         for (screen, highest) in HIGHEST {
             self.browser.screen(screen).await;
+            let list = HIGHEST_LISTS.iter().find(|(list, of, _)| *list == name && *of == screen);
+            let highest = list.map_or(highest, |(_, _, highest)| *highest);
             let size = "const e = document.scrollingElement; return [e.scrollWidth, e.scrollHeight]";
             let size = self.browser.js(size).await;
             let (width, height) = (size[0].as_u64().unwrap(), size[1].as_u64().unwrap());

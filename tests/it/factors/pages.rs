@@ -41,6 +41,11 @@ async fn an_app_is_set_up_used_and_removed_by_forms_alone() {
         )
         .await;
     assert_eq!((first.status, first.header("location")), (303, "/login/factor"));
+    let page = visitor.get("/login/factor").await.text;
+    let field = page.split("<input").find(|input| input.contains("name=\"code\"")).unwrap();
+    assert!(field.contains("inputmode=\"numeric\"") && field.contains("one-time-code"), "{field}");
+    let letters = page.split("<input").find(|input| input.contains("name=\"recovery\"")).unwrap();
+    assert!(!letters.contains("inputmode"), "a recovery code has letters: {letters}");
     let missing = visitor.submit("/login/factor", "/login/factor", &[("code", "")]).await;
     assert_eq!(missing.status, 422);
     let unfit = visitor.submit("/login/factor", "/login/factor", &[("code", "12345")]).await;
@@ -64,7 +69,9 @@ async fn an_app_is_set_up_used_and_removed_by_forms_alone() {
     app.advance(Duration::from_secs(16 * 60));
     let by_recovery = act(&[("act", "confirm"), ("code", codes[0])]).await;
     assert_eq!(by_recovery.status, 303, "{}", by_recovery.text);
-    assert!(browser.get("/account/factors").await.text.contains("Not used yet: 9 of 10"));
+    let in_its_field = act(&[("act", "confirm"), ("code", ""), ("recovery", codes[1])]).await;
+    assert_eq!(in_its_field.status, 303, "{}", in_its_field.text);
+    assert!(browser.get("/account/factors").await.text.contains("Not used yet: 8 of 10"));
     assert_eq!(act(&[("act", "remove-totp")]).await.status, 303);
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
 }

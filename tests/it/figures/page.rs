@@ -17,14 +17,13 @@ impl Page {
         self.0.split_once(lead).unwrap_or_else(|| panic!("no {lead} in {}", self.0)).1
     }
 
-    /// A card's figure of the hour, and of the day.
-    pub fn card(&self, name: &str) -> [u64; 2] {
+    /// A card's figure.
+    pub fn card(&self, name: &str) -> u64 {
         let card = self.after(&format!("<dt>{name}</dt>"));
-        let day = card.split_once("<dd class=\"soft\">").unwrap().1;
-        [number(card.split_once("<strong>").unwrap().1), number(day)]
+        number(card.split_once("<strong>").unwrap().1)
     }
 
-    /// What a card says of yesterday.
+    /// What a card says of the time before.
     pub fn change(&self, name: &str) -> &str {
         let card = self.after(&format!("<dt>{name}</dt>"));
         card.split_once("<dd title=\"Against").unwrap().1.split(['>', '<']).nth(1).unwrap()
@@ -45,7 +44,14 @@ impl Page {
         counts.map(|(count, rest)| (rest.split('<').next().unwrap().to_owned(), number(count))).collect()
     }
 
-    /// The cells of the hour in a row of a table that a link leads.
+    /// How near the busiest subject of a limit came to a rule.
+    pub fn nearest(&self, name: &str) -> &str {
+        let foot = self.after(&format!("<code>{name}</code>")).split("</tr>").next().unwrap();
+        foot.split_once("<span class=\"soft\" title")
+            .map_or("", |(_, it)| it.split(['>', '<']).nth(1).unwrap())
+    }
+
+    /// The cells in a row of a table that a link leads.
     pub fn row(&self, href: &str) -> Vec<u64> {
         let row = self.after(&format!("href=\"{href}\"")).split("</tr>").next().unwrap();
         row.split("<td class=\"number\"")

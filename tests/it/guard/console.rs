@@ -77,7 +77,7 @@ async fn an_address_of_a_realm_is_let_in_again_there(store: Store) {
 fn of_realm(page: &str, realm: &str) -> Option<Vec<String>> {
     let (_, row) = page.split_once(&format!("guard:{realm}</bdi></a></th>"))?;
     let row = row.split("</tr>").next().unwrap();
-    let figure = |cell: &str| cell.split('>').nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let figure = |cell: &str| cell.split(['>', '<']).nth(1).unwrap().to_owned();
     Some(row.split("<td ").skip(1).map(figure).collect())
 }
 

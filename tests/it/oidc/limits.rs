@@ -240,7 +240,7 @@ async fn what_the_limit_only_notes_and_counts_is_shown(store: Store) {
         .collect();
     assert_eq!(told, [("wrong", (2, json!(null))), ("throttled", (3, json!("oidc-address")))].into());
     let limits = boss.get("/admin/limits").await.text;
-    assert!(limits.contains("Wrong secrets and tokens of clients from one address"), "{limits}");
+    assert!(limits.contains("Wrong secrets and tokens from one address"), "{limits}");
 
     // Its rows outlast the day that the rule of generations counts.
     let (_, _, first) = granted(&app, "ada").await;

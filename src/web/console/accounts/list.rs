@@ -30,7 +30,8 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
-/// `POST /admin/accounts`: finds accounts. What somebody typed does not appear in a URL, so there is no next page.
+/// `POST /admin/accounts`: finds accounts. What somebody typed does not appear in a URL, so there is no next page. Without
+/// it, the list with the filters has a URL.
 pub async fn find(posted: AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
     if !posted.is_ours() {
@@ -38,21 +39,27 @@ pub async fn find(posted: AdminForm) -> WebResult {
         let problem = Some(AccountProblem::Form(FormProblem::Expired));
         return Ok(request.visit.page(StatusCode::FORBIDDEN, &AccountsView { problem, ..page }));
     }
-    let page = AccountsView::new(request, &[], asked(pairs).as_str()).await?;
-    Ok(request.visit.page(StatusCode::OK, &page))
+    match asked(pairs).as_str() {
+        "" => Ok(request.visit.see_other(&read(pairs).href(None), None)),
+        asked => {
+            let page = AccountsView::new(request, pairs, asked).await?;
+            Ok(request.visit.page(StatusCode::OK, &page))
+        }
+    }
 }
 
 fn asked(pairs: &[(String, String)]) -> String {
     value(pairs, "asked").trim().chars().take(255).collect()
 }
 
-/// A number that is written as one, or the first letters of a name.
-fn sought(asked: &str, services: &Services) -> AccountSearch {
+/// A number that is written as one, or the first letters of a name, among the accounts that the filters leave.
+fn sought(asked: &str, filters: &AccountSearch, services: &Services) -> AccountSearch {
     let region = &services.live.snapshot().sms.default_region;
-    match Phone::parse(asked, region) {
+    let found = match Phone::parse(asked, region) {
         Ok(phone) => AccountSearch { phone: Some(phone), ..AccountSearch::default() },
         Err(_) => AccountSearch::by_name(asked.to_lowercase()),
-    }
+    };
+    AccountSearch { role: filters.role, state: filters.state, group: filters.group.clone(), ..found }
 }
 
 /// What several accounts are chosen for.
@@ -191,7 +198,7 @@ impl AccountsView {
         let found = async {
             match asked.is_empty() {
                 true => accounts.page(&search, after, A_PAGE).await,
-                false => accounts.page(&sought(asked, &request.services), None, A_PAGE).await,
+                false => accounts.page(&sought(asked, &search, &request.services), None, A_PAGE).await,
             }
         };
         let totals = async {

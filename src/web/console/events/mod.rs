@@ -334,8 +334,8 @@ impl EventsPage {
 
     /// Other times: locale keys, and what a link to each looks like.
     fn times(&self, chart: &Chart) -> Vec<(&'static str, &'static str, String)> {
-        let [from, middle, until] = chart.ticks().map(|at| at.0.0);
-        let (half, quarter) = (middle - from, (middle - from) / 2);
+        let (from, until) = (chart.from().0.0, chart.until().0.0);
+        let (half, quarter) = ((until - from) / 2, (until - from) / 4);
         let of = |since, until| self.asked.within(since, until);
         let later =
             (self.asked.filter.until.is_some()).then(|| ("event.later", "›", of(until, until + 2 * half)));

@@ -324,6 +324,8 @@ mod tests {
                 to: Micros(1),
                 rows: 0,
                 bytes: 0,
+                read_ms: 0,
+                replay_ms: 0,
                 incomplete: Vec::new(),
                 recorded: side(3, 10),
                 draft: side(guesses, refused),
