@@ -84,7 +84,7 @@ async fn tour(language: &str) {
     visitor.submit().await;
     app.advance(Duration::from_secs(30));
     // Trusted at the next sign-in, which proves nothing to an application.
-    visitor.follow("form[action='/logout'] button").await;
+    visitor.sign_out().await;
     visitor.open("/login?rd=https://wiki.example/").await;
     visitor.try_password("ada", PASSWORD).await;
     there.at("policy-step-up").await;

@@ -41,6 +41,7 @@ impl Browser {
     }
 
     async fn sign_out(&self) {
+        self.find(".who summary").await.click().await.unwrap();
         self.follow(".who button").await;
         assert_eq!(self.path().await, "/login");
     }
