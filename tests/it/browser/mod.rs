@@ -2,6 +2,7 @@
 
 mod access;
 mod account;
+mod api_page;
 mod apps;
 mod brand;
 mod captcha;
