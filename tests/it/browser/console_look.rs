@@ -170,6 +170,8 @@ async fn limits(look: &Look<'_>) {
 
 async fn answers(look: &Look<'_>) {
     let browser = look.browser;
+    browser.open("/admin/access").await;
+    look.at("console-access-none").await;
     browser.open("/admin/access?do=deny&network=0.0.0.0/0").await;
     look.at("console-access-deny").await;
     browser.fill(&[("deny-reason", "A flood of guesses from everywhere.")]).await;
