@@ -160,6 +160,7 @@ async fn limits(look: &Look<'_>) {
     browser.submit().await;
     look.at("console-limits-saved").await;
     browser.open("/admin/limits/toml").await;
+    browser.js("document.querySelector('main details').open = true").await;
     look.at("console-toml").await;
     browser.open("/admin/limits/history").await;
     browser.js("for (const d of document.querySelectorAll('details')) d.open = true").await;
