@@ -219,6 +219,8 @@ async fn application(look: &Look<'_>) {
     let browser = look.browser;
     browser.open("/admin/apps/form").await;
     look.at("console-app-new").await;
+    browser.find("#oidc").await.click().await.unwrap();
+    look.at("console-app-new-client").await;
     browser.open("/admin/apps/form?app=wiki").await;
     browser.js("for (const d of document.querySelectorAll('main details')) d.open = true").await;
     look.at("console-app").await;

@@ -63,11 +63,12 @@ async fn tour(language: &str) {
     // Free at once, in the console, too.
     browser.open("/admin/factors").await;
     look.at("policy-console").await;
-    browser.fill(&[("require", "everyone"), ("grace", "0s")]).await;
+    browser.find("[value=everyone]").await.click().await.unwrap();
+    browser.fill(&[("grace", "0s")]).await;
     app.register("bob").await;
     browser.follow("button.plain[value=try]").await;
     look.at("policy-console-tried").await;
-    browser.fill(&[("require", "bob"), ("grace", "soon")]).await;
+    browser.fill(&[("more", "bob"), ("grace", "soon")]).await;
     browser.follow("button.plain[value=try]").await;
     look.at("policy-console-mistake").await;
     browser.open("/admin/apps/form?app=wiki").await;
