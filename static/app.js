@@ -228,6 +228,18 @@ if (search) document.addEventListener("keydown", (event) => {
   search.select();
 });
 
+// The menu of the reader closes like any other menu. Without a script its name closes it.
+const who = document.querySelector("details.who");
+if (who) {
+  document.addEventListener("click", ({ target }) => { if (!who.contains(target)) who.open = false; });
+  who.addEventListener("focusout", ({ relatedTarget }) => { if (relatedTarget && !who.contains(relatedTarget)) who.open = false; });
+  who.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape") return;
+    who.open = false;
+    who.firstElementChild.focus();
+  });
+}
+
 // Dragging over the chart of events leads to that time. The links beside it do so without a pointer.
 const plot = document.querySelector("[data-zoom] .plot");
 if (plot) {

@@ -30,6 +30,7 @@ use super::settings::{Config, LiveSettings};
 use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
 
 pub use access::AccessSaver;
+pub use splice::limits_toml;
 
 /// The key of the applications, which are changed as one.
 const APPS: &str = LiveSection::Apps.name();

@@ -41,7 +41,7 @@ pub use clients::{ClientSecret, Consent, GroupPattern, OidcClient, Pkce, Redirec
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, CheckedEdit, Draft, DraftError, Edit, LiveTexts, Overridden, SaveError, SavedEdit,
-    line_diff, named_limits, read_limits,
+    limits_toml, line_diff, named_limits, read_limits,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use factors::{FactorSettings, RequiredOf};

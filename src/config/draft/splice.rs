@@ -12,6 +12,7 @@ use gatehouse_limiter::{Limit, LimitMode, Rule, RuleSpan};
 use toml_edit::{Array, Decor, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::{APPS, DraftError, parsed, unix_lines};
+use crate::config::limits::Limits;
 use crate::config::live_section::LiveSection;
 use crate::config::values::span_text;
 
@@ -459,6 +460,16 @@ pub(super) fn limit_toml(limit: &Limit) -> Table {
     table
 }
 
+/// Every limit as a table of a document; what a default is says so.
+pub fn limits_toml(limits: &Limits) -> String {
+    let default = Limits::default();
+    let table = |limit: &Limit| {
+        let note = if default.get(limit.name()) == Some(limit) { " # default" } else { "" };
+        format!("[limits.{}]{note}\n{}", limit.name(), limit_toml(limit))
+    };
+    limits.iter().map(table).collect::<Vec<_>>().join("\n")
+}
+
 fn rule_toml(rule: &Rule) -> InlineTable {
     let mut table = InlineTable::new();
     table.insert("max", i64::from(rule.max).into());
@@ -478,6 +489,18 @@ fn rule_toml(rule: &Rule) -> InlineTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_limits_are_written_as_they_are_read_and_a_default_says_so() {
+        let text = "[limits.sms-total]\nmode = \"monitor\"\nrules = []\n\n[limits.custom.reply]\n\
+            rules = [{ max = 3, per = \"month\", timezone = \"Asia/Shanghai\", then = \"block\" }]\n";
+        let read = |text: &str| crate::config::read_limits(text).unwrap();
+        let written = limits_toml(&read(text));
+        assert_eq!(read(&written), read(text), "{written}");
+        let notes = written.matches("] # default\n").count();
+        assert_eq!(notes, Limits::default().iter().count() - 1, "{written}");
+        assert!(written.contains("[limits.sms-total]\n") && written.contains("[limits.custom.reply]\n"));
+    }
 
     const APPLICATIONS: &str = r#"# Everybody reads it.
 [[apps]] # notes

@@ -128,8 +128,10 @@ impl Controls {
     }
 
     pub fn read(pairs: &[(String, String)]) -> Self {
+        // Names that are typed to be added are added first, as by the button beside them.
+        let adds = value(pairs, "do") == "enter" && !value(pairs, "more").trim().is_empty();
         Self {
-            act: Act::parse(value(pairs, "do")),
+            act: if adds { Act::Try } else { Act::parse(value(pairs, "do")) },
             pressed: value(pairs, "do").to_owned(),
             version: value(pairs, "version").to_owned(),
             reason: super::reason(pairs),

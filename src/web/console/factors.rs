@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::FormProblem;
+use super::apps::form::{NameBox, boxes, chosen, known_groups};
 use super::document::{Act, Controls, FACTORS, Trial, submitted};
 use super::guard::{Admin, AdminForm, AdminRequest};
 use super::limit_text::grouped;
@@ -31,22 +32,25 @@ async fn tried(admin: &Admin, checked: CheckedEdit) -> Result<Trial<FactorsTrial
 pub async fn show(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
     let form = FactorRulesForm::of(&current.live.factors);
-    let page = FactorRulesPage::new(&request, form, Controls::at(&current.version), Trial::None);
+    let page = FactorRulesPage::new(&request, form, Controls::at(&current.version)).await?;
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// `POST /admin/factors`
 pub async fn submit(posted: AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
-    let (form, controls) = (FactorRulesForm::read(pairs), Controls::read(pairs));
+    let before = FactorRulesForm::of(&request.services.live.snapshot().factors);
+    let (form, controls) = (FactorRulesForm::read(pairs, &before), Controls::read(pairs));
     if controls.act == Act::Save && !form.require.is_empty() {
         refuse_while_upgrading(&request.services).await?;
     }
+    let edit = Edit::Section(LiveSection::Factors, Draft::Json(json!(form)));
+    let fresh = FactorRulesPage::new(request, form, controls.clone()).await?;
     let page = |controls: Controls, trial| {
-        let page = FactorRulesPage::new(request, form.clone(), controls, trial);
+        let layout = Layout { mistaken: controls.is_mistaken(), ..fresh.layout.clone() };
+        let page = FactorRulesPage { layout, controls, trial, ..fresh.clone() };
         request.visit.page(page.controls.status(), &page)
     };
-    let edit = Edit::Section(LiveSection::Factors, Draft::Json(json!(form)));
     let attempt = async |checked| tried(&request.admin, checked).await;
     submitted(&posted, (&FACTORS, FACTORS.page), controls, edit, page, attempt).await
 }
@@ -76,7 +80,7 @@ impl FactorRulesForm {
         }
     }
 
-    fn read(pairs: &[(String, String)]) -> Self {
+    fn read(pairs: &[(String, String)], before: &Self) -> Self {
         #[derive(Deserialize)]
         struct CarriedSection {
             factors: FactorRulesForm,
@@ -85,21 +89,22 @@ impl FactorRulesForm {
         if let Ok(CarriedSection { factors }) = toml::from_str(value(pairs, "toml")) {
             return factors;
         }
-        let words = value(pairs, "require").split_whitespace().map(|word| word.trim_matches(','));
         let text = |name: &str| value(pairs, name).trim().to_owned();
         Self {
-            require: words.filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            require: chosen(pairs, "require", &before.require),
             grace: text("grace"),
             trust_device: text("trust_device"),
         }
     }
 }
 
-#[derive(Template)]
+#[derive(Template, Clone)]
 #[template(path = "pages/admin/factors.html")]
 struct FactorRulesPage {
     layout: Layout,
     form: FactorRulesForm,
+    /// To choose from, besides those in the form.
+    groups: Vec<String>,
     controls: Controls,
     trial: Trial<FactorsTrial>,
     /// Keys that environment variables set.
@@ -107,15 +112,21 @@ struct FactorRulesPage {
 }
 
 impl FactorRulesPage {
-    fn new(
-        request: &AdminRequest,
-        form: FactorRulesForm,
-        controls: Controls,
-        trial: Trial<FactorsTrial>,
-    ) -> Self {
-        let layout = Layout { mistaken: controls.is_mistaken(), ..request.layout(FACTORS.page) };
-        let overridden = request.services.live.overridden().keys_of(LiveSection::Factors).collect();
-        Self { layout, form, controls, trial, overridden }
+    async fn new(request: &AdminRequest, form: FactorRulesForm, controls: Controls) -> Result<Self, Problem> {
+        let services = &request.services;
+        Ok(Self {
+            layout: request.layout(FACTORS.page),
+            form,
+            groups: known_groups(&services.accounts).await?,
+            controls,
+            trial: Trial::None,
+            overridden: services.live.overridden().keys_of(LiveSection::Factors).collect(),
+        })
+    }
+
+    fn boxes(&self) -> Vec<NameBox> {
+        let many = [("everyone", "app-form.everyone"), ("admins", "factors-page.admins")];
+        boxes(&many, &self.groups, &self.form.require)
     }
 
     /// The first mistake in a key.

@@ -10,7 +10,7 @@ use crate::audit::{
     Outcome, StepSpan, SubjectKind,
 };
 use crate::clock::Micros;
-use crate::config::{AccessSettings, Limits};
+use crate::config::{AccessSettings, Limits, limits_toml};
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::tuning::{DraftError, Instance, LimitsChange, LiveSection};
 use crate::web::console::attack::{AnswerLink, AttackBanner};
@@ -47,7 +47,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let part = &LIMITS;
     let toml = |controls, preview| {
         let page = TomlDraft { part, toml: "[limits.sms-total]\nrules = []\n".into(), controls };
-        TomlPage { layout: page.layout(visit, "ada"), page, preview }
+        TomlPage { layout: page.layout(visit, "ada"), page, preview, all: limits_toml(&Limits::default()) }
     };
     add("toml", &toml(controls(), Trial::None));
     let mistakes = vec![mistake("limits.sms-total.rules[0].max")];

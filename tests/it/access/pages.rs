@@ -47,6 +47,8 @@ async fn a_link_shows_its_form_first_filled_in_and_with_the_focus() {
     ] {
         let page = boss.get(&format!("{PAGE}{query}")).await;
         assert_eq!((page.status, forms(&page)[0]), (200, first), "{query}");
+        let open = format!("name=\"answer\" open>\n<summary><h2 id=\"{first}\"");
+        assert!(of(&page, &open) && page.text.matches("\" open>").count() == 1, "{query}: {}", page.text);
         assert!(of(&page, filled), "{query}: {}", page.text);
         let focused = page.text.split(" autofocus").next().unwrap().rsplit("id=\"").next().unwrap();
         assert!(focused.starts_with(focus), "{query}: {focused}");
@@ -54,7 +56,7 @@ async fn a_link_shows_its_form_first_filled_in_and_with_the_focus() {
     }
     let plain = boss.get(PAGE).await;
     assert_eq!(forms(&plain), ["challenge", "deny", "allow", "pause"]);
-    assert!(!of(&plain, " autofocus") && of(&plain, "Nothing is in force"));
+    assert!(!of(&plain, " autofocus") && !of(&plain, "\" open>") && of(&plain, "Nothing is in force"));
     assert_eq!(boss.get(&format!("{PAGE}?do=nonsense")).await.status, 200);
 }
 

@@ -3,7 +3,7 @@
 use thirtyfour::{By, Key};
 
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, DESKTOP, PHONE};
 
 #[tokio::test]
 async fn all_of_it_works_without_a_script_or_a_mouse_and_in_chinese() {
@@ -59,12 +59,40 @@ async fn signs_in_by_keyboard(browser: &Browser) {
     for _ in 0..3 {
         press(browser, Key::Tab).await;
     }
-    assert_eq!(browser.text(":focus").await, "Sign out");
     let outlined = "const style = getComputedStyle(document.activeElement);
                     return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2";
     assert_eq!(browser.js(outlined).await, true, "the focus is seen");
+    opens_and_closes_the_menu_of_the_name(browser).await;
+    press(browser, Key::Tab).await;
+    assert_eq!(browser.text(":focus").await, "Your account");
+    press(browser, Key::Tab).await;
+    assert_eq!(browser.text(":focus").await, "Sign out");
     browser.leave_by(press(browser, Key::Enter)).await;
     assert_eq!(browser.path().await, "/login");
+}
+
+/// The name has the focus before and after, and then the menu is open.
+async fn opens_and_closes_the_menu_of_the_name(browser: &Browser) {
+    let open = "return document.querySelector('.who').open";
+    let named = "return document.activeElement.textContent.includes('kim')";
+    assert_eq!((browser.js(named).await, browser.js(open).await), (true.into(), false.into()));
+    press(browser, Key::Enter).await;
+    assert_eq!(browser.js(open).await, true);
+    browser.picture("menu-of-the-name").await;
+    browser.screen(PHONE).await;
+    browser.picture("menu-of-the-name-phone").await;
+    let whole = "const { left, right } = document.querySelector('.who > .card').getBoundingClientRect();
+                 return left >= 0 && right <= innerWidth";
+    assert_eq!(browser.js(whole).await, true, "a phone has room for it");
+    browser.screen(DESKTOP).await;
+    press(browser, Key::Tab).await;
+    press(browser, Key::Escape).await;
+    assert_eq!((browser.js(named).await, browser.js(open).await), (true.into(), false.into()), "by Escape");
+    press(browser, Key::Enter).await;
+    browser.find("h1").await.click().await.unwrap();
+    assert_eq!(browser.js(open).await, false, "by a click beside it");
+    browser.find(".who summary").await.click().await.unwrap();
+    assert_eq!((browser.js(named).await, browser.js(open).await), (true.into(), true.into()));
 }
 
 async fn press(browser: &Browser, keys: impl Into<thirtyfour::TypingData>) {

@@ -399,7 +399,20 @@ async fn an_answer_says_what_it_changed_and_so_does_its_end() {
     assert_eq!(browser.text(".told:focus").await, "Network refused: 198.51.100.0/24");
     assert!(browser.text(".notice.good").await.contains("Ended here"));
     browser.open("/admin/access").await;
-    assert!(!browser.has("button.main").await && !browser.has(".told").await);
+    assert!(!browser.has("details[name=answer][open]").await && !browser.has(".told").await);
+    // One form is open at a time, and what was typed into another is kept.
+    let open =
+        "return [...document.querySelectorAll('details[name=answer][open] h2')].map((it) => it.id).join()";
+    for answer in ["deny", "pause"] {
+        browser.find(&format!("#{answer}")).await.click().await.unwrap();
+        assert_eq!(browser.js(open).await, answer);
+        browser.fill(&[(&format!("{answer}-reason"), "as typed")]).await;
+    }
+    browser.find("#deny").await.click().await.unwrap();
+    assert_eq!(
+        (browser.js(open).await, browser.value("#deny-reason").await),
+        ("deny".into(), "as typed".into())
+    );
 }
 
 async fn search(browser: &Browser, keys: impl Into<TypingData>, typed: &str) {

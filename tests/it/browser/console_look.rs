@@ -169,6 +169,7 @@ async fn limits(look: &Look<'_>) {
     browser.submit().await;
     look.at("console-limits-saved").await;
     browser.open("/admin/limits/toml").await;
+    browser.js("document.querySelector('main details').open = true").await;
     look.at("console-toml").await;
     browser.open("/admin/limits/history").await;
     browser.js("for (const d of document.querySelectorAll('details')) d.open = true").await;
@@ -179,6 +180,8 @@ async fn limits(look: &Look<'_>) {
 
 async fn answers(look: &Look<'_>) {
     let browser = look.browser;
+    browser.open("/admin/access").await;
+    look.at("console-access-none").await;
     browser.open("/admin/access?do=deny&network=0.0.0.0/0").await;
     look.at("console-access-deny").await;
     browser.fill(&[("deny-reason", "A flood of guesses from everywhere.")]).await;
@@ -228,6 +231,8 @@ async fn application(look: &Look<'_>) {
     // Without an event: the trial of the draft would be drawn meanwhile.
     browser.js("document.querySelector('#oidc').checked = true").await;
     look.at("console-app-new").await;
+    browser.find("#oidc").await.click().await.unwrap();
+    look.at("console-app-new-client").await;
     browser.open("/admin/apps/form?app=wiki").await;
     browser.js("for (const d of document.querySelectorAll('main details')) d.open = true").await;
     look.at("console-app").await;

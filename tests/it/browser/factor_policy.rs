@@ -63,11 +63,12 @@ async fn tour(language: &str) {
     // Free at once, in the console, too.
     browser.open("/admin/factors").await;
     look.at("policy-console").await;
-    browser.fill(&[("require", "everyone"), ("grace", "0s")]).await;
+    browser.find("[value=everyone]").await.click().await.unwrap();
+    browser.fill(&[("grace", "0s")]).await;
     app.register("bob").await;
     browser.follow("button.plain[value=try]").await;
     look.at("policy-console-tried").await;
-    browser.fill(&[("require", "bob"), ("grace", "soon")]).await;
+    browser.fill(&[("more", "bob"), ("grace", "soon")]).await;
     browser.follow("button.plain[value=try]").await;
     look.at("policy-console-mistake").await;
     browser.open("/admin/apps/form?app=wiki").await;
@@ -84,7 +85,7 @@ async fn tour(language: &str) {
     visitor.submit().await;
     app.advance(Duration::from_secs(30));
     // Trusted at the next sign-in, which proves nothing to an application.
-    visitor.follow("form[action='/logout'] button").await;
+    visitor.sign_out().await;
     visitor.open("/login?rd=https://wiki.example/").await;
     visitor.try_password("ada", PASSWORD).await;
     there.at("policy-step-up").await;

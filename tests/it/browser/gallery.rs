@@ -111,6 +111,8 @@ async fn no_page_of_a_busy_house_is_too_high_or_too_wide() {
         ("limits-as-text", "/admin/limits/toml"),
         ("limits-history", "/admin/limits/history"),
         ("access", "/admin/access"),
+        ("second-factors", "/admin/factors"),
+        ("application", "/admin/apps/form"),
         ("accounts", "/admin/accounts"),
         ("applications", "/admin/apps"),
         ("applications-as-text", "/admin/apps/edit"),

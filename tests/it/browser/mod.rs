@@ -2,6 +2,7 @@
 
 mod access;
 mod account;
+mod api_page;
 mod apps;
 mod brand;
 mod captcha;
@@ -41,6 +42,7 @@ impl Browser {
     }
 
     async fn sign_out(&self) {
+        self.find(".who summary").await.click().await.unwrap();
         self.follow(".who button").await;
         assert_eq!(self.path().await, "/login");
     }

@@ -64,6 +64,7 @@ async fn a_passkey_is_added_signs_in_and_takes_the_second_step_by_buttons() {
     assert!(again.contains("has a passkey for your account already"), "{again}");
 
     // Whoever touches it as soon as the field of the name offers it.
+    browser.find(".who summary").await.click().await.unwrap();
     browser.find(".who button").await.click().await.unwrap();
     browser
         .until("account", "return location.pathname === '/account' && document.readyState === 'complete'")

@@ -117,6 +117,10 @@ async fn what_is_told_is_what_happens(store: Store) {
     }
 }
 
+fn ticks(page: &Answer, who: &str) -> bool {
+    page.text.contains(&format!("name=\"require\" value=\"{who}\" checked"))
+}
+
 #[tokio::test]
 async fn the_console_tells_it_and_saves_with_every_comment() {
     const DOCUMENT: &str = "# Ours.\n[factors]\ngrace = '3d' # a long weekend\n";
@@ -126,7 +130,7 @@ async fn the_console_tells_it_and_saves_with_every_comment() {
     let alice = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
     app.services.accounts.change(alice.id, AccountAct::MakeAdmin, false).await.unwrap();
     admin.login("alice", PASSWORD).await;
-    app.register("bob").await;
+    crate::gate::account(&app, "bob", &["office"]).await;
     let page = admin.get("/admin/factors").await;
     assert_eq!(page.status, 200, "{}", page.text);
     let version = page.hidden("version").unwrap();
@@ -134,19 +138,23 @@ async fn the_console_tells_it_and_saves_with_every_comment() {
         let fixed = [("version", version.as_str()), ("trust_device", "30d")];
         admin.submit("/admin/factors", "/admin/factors", &[fields, &fixed].concat()).await
     };
-    let wrong = send(&[("require", "bob"), ("grace", "1y"), ("do", "try")]).await;
+    let wrong = send(&[("more", "bob"), ("grace", "1y"), ("do", "try")]).await;
     assert!(wrong.status == 422 && wrong.text.contains("id=\"require-error\""), "{}", wrong.text);
     let tried = send(&[("require", "everyone"), ("grace", "3d"), ("do", "try")]).await;
     assert!(tried.status == 200 && tried.text.contains("<bdi>bob</bdi>"), "{}", tried.text);
     assert_eq!(std::fs::read_to_string(app.file()).unwrap(), DOCUMENT, "trying changes nothing");
     let unsaid = send(&[("require", "everyone"), ("grace", "3d"), ("do", "save")]).await;
     assert!(unsaid.status == 422 && unsaid.text.contains("id=\"reason-error\""), "{}", unsaid.text);
-    let wanted = [("require", "admins, group:staff"), ("grace", "3d"), ("do", "save"), ("reason", "audit")];
-    let saved = send(&wanted).await;
+    let wanted = [("require", "admins"), ("more", "group:staff"), ("grace", "3d"), ("reason", "audit")];
+    let added = send(&[&wanted[..], &[("do", "enter")]].concat()).await;
+    assert!(ticks(&added, "admins") && ticks(&added, "group:staff"), "{}", added.text);
+    assert_eq!(std::fs::read_to_string(app.file()).unwrap(), DOCUMENT, "what is typed is added first");
+    let saved = send(&[&wanted[..], &[("do", "save")]].concat()).await;
     assert_eq!((saved.status, saved.header("location")), (303, "/admin/factors"), "{}", saved.text);
     let document = std::fs::read_to_string(app.file()).unwrap();
     assert_eq!(document, format!("{DOCUMENT}require = [\"admins\", \"group:staff\"]\n"));
     let shown = admin.get("/admin/factors").await;
-    assert!(shown.text.contains("value=\"admins group:staff\""), "{}", shown.text);
+    assert!(ticks(&shown, "admins") && ticks(&shown, "group:staff"), "{}", shown.text);
+    assert!(!ticks(&shown, "everyone") && shown.text.contains("value=\"group:office\""), "{}", shown.text);
     assert!(admin.get("/api/v1/factors").await.body["setup_by"].is_string(), "it is in force at once");
 }

@@ -36,7 +36,7 @@ async fn a_client_is_tried_saved_changed_and_taken_away_by_its_form() {
         "Redirect URI that comes: <code>https://dash.example/cb</code>",
         "Sign-in by OpenID Connect",
         "<bdi>bob</bdi>",
-        " value=\"on\" aria-describedby=\"oidc-hint\" checked>",
+        " value=\"on\" aria-describedby=\"oidc-help\" checked>",
     ] {
         assert!(tried.text.contains(told), "{told}: {}", tried.text);
     }

@@ -1,7 +1,6 @@
 //! `/admin/apps/form`: one application as a form, which is tried and saved as a draft of all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
@@ -11,7 +10,7 @@ use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
 use super::{AppsPreview, ages, client, factors, first, grouped, tried};
-use crate::accounts::AccountSearch;
+use crate::accounts::{AccountSearch, Accounts};
 use crate::config::Apps;
 use crate::tuning::{DraftError, Edit};
 use crate::web::console::FormProblem;
@@ -48,11 +47,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
     let current = request.services.tuning.current();
-    let (name, mut controls) = (value(pairs, "app").to_owned(), Controls::read(pairs));
-    if controls.pressed == "enter" && !value(pairs, "more").trim().is_empty() {
-        // Names that are typed there are added first, as by the button beside it.
-        controls.act = Act::Try;
-    }
+    let (name, controls) = (value(pairs, "app").to_owned(), Controls::read(pairs));
     let before = AppForm::of(&current.live.apps, &name);
     let mut form = AppForm::read(pairs, before.as_ref());
     match (controls.act, &before) {
@@ -168,11 +163,7 @@ impl AppForm {
     /// Names that are ticked or typed keep their order. Parts have numbers without gaps.
     pub fn read(pairs: &[(String, String)], before: Option<&Self>) -> Self {
         let list = |name: &str| words(value(pairs, name));
-        let ticked = pairs.iter().filter(|(name, _)| name == "who").map(|(_, who)| who.clone());
-        let place = |one: &String| before?.who.iter().position(|known| known == one);
-        let mut who: Vec<String> = ticked.chain(list("more")).collect();
-        who.sort_by_cached_key(|one| (place(one).unwrap_or(usize::MAX), one.clone()));
-        who.dedup();
+        let who = chosen(pairs, "who", before.map_or(&[], |before| &before.who));
         let parts = (0..=MOST_PARTS).map_while(|index| PartForm::read(pairs, index)).collect();
         let name = value(pairs, "name").trim().to_owned();
         let factor = Some(value(pairs, "factor").to_owned()).filter(|factor| !factor.is_empty());
@@ -192,6 +183,12 @@ impl AppForm {
 }
 
 impl ClientForm {
+    /// Whether it has settings besides its id, its secret and its redirect URIs.
+    fn has_more(&self) -> bool {
+        let Self { client_id, secret, redirect_uris, .. } = self.clone();
+        *self != Self { client_id, secret, redirect_uris, ..Self::default() }
+    }
+
     /// Reads the fields of a client; None if the application is no client, whatever the fields contain.
     fn read(pairs: &[(String, String)]) -> Option<Self> {
         let text = |key: &str| value(pairs, &format!("oidc-{key}")).trim();
@@ -243,6 +240,36 @@ impl PartForm {
     }
 }
 
+/// The names that are ticked or typed, those of `before` first and in their order.
+pub fn chosen(pairs: &[(String, String)], ticked: &str, before: &[String]) -> Vec<String> {
+    let place = |one: &String| before.iter().position(|known| known == one).unwrap_or(usize::MAX);
+    let ticked = pairs.iter().filter(|(name, _)| name == ticked).map(|(_, one)| one.clone());
+    let mut all: Vec<String> = ticked.chain(words(value(pairs, "more"))).collect();
+    all.retain(|one| !one.is_empty());
+    all.sort_by_cached_key(|one| (place(one), one.clone()));
+    all.dedup();
+    all
+}
+
+/// A box to tick: its name, the key of its words, and whether it is ticked.
+pub type NameBox = (String, Option<&'static str>, bool);
+
+/// Names that stand for many, each with the key of its words; then groups, and then people.
+pub fn boxes(many: &[(&str, &'static str)], groups: &[String], ticked: &[String]) -> Vec<NameBox> {
+    let named = ticked.iter().filter(|one| !many.iter().any(|(many, _)| one == many));
+    let (chosen, people): (Vec<&String>, Vec<&String>) = named.partition(|one| one.starts_with("group:"));
+    let groups: BTreeSet<&String> = groups.iter().chain(chosen).collect();
+    let names = groups.into_iter().chain(people).map(|one| (one.as_str(), None));
+    let all = many.iter().map(|(one, key)| (*one, Some(*key))).chain(names);
+    all.map(|(one, key)| (one.to_owned(), key, ticked.iter().any(|ticked| ticked == one))).collect()
+}
+
+/// Groups to choose from, as they are written.
+pub async fn known_groups(accounts: &Accounts) -> Result<Vec<String>, Problem> {
+    let names = accounts.group_names(MOST_OFFERED).await?;
+    Ok(names.iter().map(|name| format!("group:{name}")).collect())
+}
+
 /// One a line, or with spaces or commas between them.
 fn words(text: &str) -> Vec<String> {
     let words = text.split_whitespace().map(|word| word.trim_matches(','));
@@ -273,13 +300,12 @@ impl AppFormPage {
         controls: Controls,
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
-        let groups = accounts.group_names(MOST_OFFERED).await?;
         let newest = accounts.page(&AccountSearch::default(), None, MOST_OFFERED).await?.entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
             form,
-            groups: groups.iter().map(|name| format!("group:{name}")).collect(),
+            groups: known_groups(accounts).await?,
             people: newest.iter().map(|row| row.account.login.as_str().to_owned()).collect(),
             controls,
             trial: Trial::None,
@@ -295,14 +321,8 @@ impl AppFormPage {
         Self { layout, controls, trial, ..self }
     }
 
-    /// Everyone, groups, and then people, each with whether they are ticked.
-    fn boxes(&self) -> Vec<(String, bool)> {
-        let who = &self.form.who;
-        let (chosen, named): (Vec<&String>, Vec<&String>) =
-            who.iter().filter(|one| *one != "everyone").partition(|one| one.starts_with("group:"));
-        let groups: BTreeSet<&String> = self.groups.iter().chain(chosen).collect();
-        let all = iter::once("everyone").chain(groups.into_iter().chain(named).map(String::as_str));
-        all.map(|one| (one.to_owned(), who.iter().any(|ticked| ticked == one))).collect()
+    fn boxes(&self) -> Vec<NameBox> {
+        boxes(&[("everyone", "app-form.everyone")], &self.groups, &self.form.who)
     }
 
     /// What may be asked for, each with the key of its words.
@@ -432,7 +452,8 @@ mod tests {
         let plain = AppForm::read(&pairs(plain), None);
         let expected = "[[apps]]\nname = \"grafana\"\n[apps.oidc]\nredirect_uris = [\"https://a.example\"]\n";
         assert_eq!(read(&plain.toml()), read(expected));
-        assert_eq!(AppForm::of(&read(expected), "grafana").unwrap().oidc.unwrap().groups, ["*"]);
+        let plain = AppForm::of(&read(expected), "grafana").unwrap().oidc.unwrap();
+        assert!(plain.groups == ["*"] && !plain.has_more() && app.oidc.as_ref().unwrap().has_more());
         // A new name keeps the id that people's consents and sessions hang on.
         let renamed = AppForm::read(&pairs(&sent.replacen("grafana", "charts", 1)), Some(&app));
         assert!(read(&renamed.toml()).client("grafana").is_some(), "{}", renamed.toml());

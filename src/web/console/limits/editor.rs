@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::RuleSettings;
 use super::preview::{PreviewView, telling, tried};
-use crate::config::{LimitName, Limits};
+use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, Edit, LiveSection, PreviewProgress};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, submitted};
@@ -95,7 +95,8 @@ pub async fn show_toml(request: AdminRequest) -> WebResult {
     let (toml, controls) = (LiveSection::Limits.text_in(&current.document), Controls::at(&current.version));
     let page = TomlDraft { part: &LIMITS, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
-    Ok(request.visit.page(StatusCode::OK, &TomlPage { layout, page, preview: Trial::None }))
+    let all = limits_toml(&current.live.limits);
+    Ok(request.visit.page(StatusCode::OK, &TomlPage { layout, page, preview: Trial::None, all }))
 }
 
 /// `POST /admin/limits/toml`
@@ -110,7 +111,8 @@ async fn submitted_document(posted: AdminForm<DOCUMENT_LIMIT>, progress: Preview
     let show = |controls: Controls, preview| {
         let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
-        request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
+        let all = limits_toml(&request.services.live.snapshot().limits);
+        request.visit.page(page.controls.status(), &TomlPage { layout, page, preview, all })
     };
     let attempt = async |checked| tried(request, checked, sent.controls.stretch, progress).await;
     submitted(&posted, (&LIMITS, LIMITS.page), sent.controls.clone(), sent.edit(), show, attempt).await
@@ -187,6 +189,8 @@ pub struct TomlPage {
     pub layout: Layout,
     pub page: TomlDraft,
     pub preview: Trial<PreviewView>,
+    /// All limits in force.
+    pub all: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
