@@ -328,9 +328,8 @@ fn check_config(loaded: &LoadedConfig, file: &Path) -> Result<(), CliFailure> {
         if file.exists() { "" } else { "there is no such file; the defaults and variables are in force: " };
     tell!("{}: {missing}ok", file.display());
     if let Some(place) = service(loaded) {
-        tell!(
-            "[limits] and the other live sections are read from {place}; this file fills it if it is empty"
-        );
+        let fills = if file.exists() { "; this file fills it if it is empty" } else { "" };
+        tell!("[limits] and the other live sections are read from {place}{fills}");
     }
     Ok(())
 }

@@ -241,7 +241,7 @@ impl<'a> ClientCheck<'a> {
         };
         read.await.map_err(|wrong: reqwest::Error| {
             let to_do = "start the server, and see that server.public_url leads there from this machine; \
-                name your own authority by --ca-file";
+                for a certificate of your own authority run gatehouse apps check with --ca-file";
             mismatch(no_answer(&wrong), format!("one of {}", self.issuer), to_do)
         })
     }

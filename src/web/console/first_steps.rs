@@ -28,7 +28,7 @@ pub async fn first_steps(request: &AdminRequest) -> Result<Vec<FirstStep>, DbErr
     };
     let administrators = services.accounts.page(&administrators, None, 2).await?.entries.len();
     let has_tls = server.public_url.scheme() == "https";
-    let sends = !matches!(services.codes.gateway().name(), "outbox" | "none");
+    let sends = services.outbox.is_none();
     let (page, setting, docs) = (StepPlace::Page, StepPlace::Setting, StepPlace::Docs);
     let steps = [
         (!factors.is_empty(), "first-steps.factor", page("/account/factors")),

@@ -14,7 +14,7 @@ use serde_json::json;
 use utoipa::ToSchema;
 
 use super::accounts::api::ProfileRequest;
-use super::document::{check, record_save, save_unrecorded};
+use super::document::{check, record_save, save_unrecorded, told};
 use super::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use super::{FormProblem, confirm};
 use crate::accounts::{
@@ -516,7 +516,7 @@ async fn submit_mode(posted: &AdminForm) -> WebResult {
     let saved = save_unrecorded(admin, checked, &seen, &reason).await;
     record_save(admin, "registration.save", json!({ "reason": reason, "mode": mode }), &saved);
     match saved {
-        Ok(_) => Ok(visit.see_other(HERE, Some(Flash::RegistrationSaved))),
+        Ok(saved) => Ok(visit.see_other(HERE, Some(told(&saved, Flash::RegistrationSaved)))),
         Err(error) => problem(error.into()).await,
     }
 }

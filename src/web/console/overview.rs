@@ -44,7 +44,7 @@ const SHARED_PERCENT: i64 = 80;
 /// Waits and sign-ins that take longer are told as a fault. A known device is to be signed in within 1.5 seconds.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// While an installation is this young, the list of what it has not done yet is open.
+/// While the reader's account is this young, the list of what is not done yet is open.
 const NEW_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The time that the page is about, to choose from.
@@ -158,7 +158,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         before,
         span,
         first_steps: first_steps(request).await?,
-        is_new: log.began().await?.is_none_or(|began| began > now.minus(NEW_FOR)),
+        is_new: request.admin.account.created_at > now.minus(NEW_FOR),
         charts: charts(now, span.titles, drawn, &steps),
         realms: realms(&sums),
         uses: uses(&sums),

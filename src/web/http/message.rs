@@ -271,7 +271,7 @@ pub struct Words {
     /// The class of the box.
     pub tone: &'static str,
     pub title: &'static str,
-    /// What to do next. A wait has one only with its link: what somebody can do instead who is not signed in.
+    /// What to do next. With a wait and a link: what somebody can do instead who is not signed in; with a wait alone: why.
     pub text: &'static str,
     /// The path and the text of a link.
     pub link: Option<(&'static str, &'static str)>,

@@ -336,8 +336,19 @@ async fn a_threshold_goes_up_and_back_by_four_clicks() {
     browser.follow(".notice.good a[href='/admin/limits/history/undo']").await;
     assert_eq!(browser.value("#reason").await, "Undone: People mistype");
     assert!(browser.text(".diff").await.contains("max = 8"));
+    // What somebody else has saved meanwhile is not undone with it.
+    let other = "[[apps]]\nname = 'wiki'\nwho = ['everyone']\n[apps.oidc]\nredirect_uris = ['https://wiki.example/']\n";
+    let boss = app.sign_in_admin("boss").await;
+    let held = boss.get("/api/v1/admin/apps").await;
+    let version = held.header("etag").trim_matches('"').to_owned();
+    let saved =
+        boss.put("/api/v1/admin/apps", &version, serde_json::json!({ "toml": other, "reason": "x" })).await;
+    assert_eq!(saved.status, 200, "{}", saved.text);
+    browser.open("/admin/limits/history/undo").await;
+    assert!(!browser.text("main").await.contains("[apps]"));
     browser.follow("main button.danger").await;
     assert_eq!(max(), before);
+    assert_eq!(app.services.live.snapshot().apps.all().len(), 1);
     assert!(browser.text(".notice.good").await.contains("login-account: 9 → 8 in 1 hour"));
 }
 

@@ -160,6 +160,10 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     if app.is_empty() {
         return Ok(request.visit.see_other("/admin/apps", None));
     }
+    // An instance that has not followed a save yet does not know a new client.
+    if let (Err(Problem::NotFound), Some(flash)) = (client_of(&request.services, app), request.visit.flash) {
+        return Ok(request.visit.see_other("/admin/apps", Some(flash)));
+    }
     respond(&request, app, StatusCode::OK, SecretNotice::None).await
 }
 
@@ -174,6 +178,7 @@ pub async fn submit(posted: AdminForm) -> WebResult {
         let client = client_of(&request.services, app)?;
         if !value(&pairs, "test").is_empty() {
             let tested = Box::pin(test(request, &client)).await?;
+            request.admin.did("client.test", &json!({ "name": app, "failed": tested.failed }));
             return respond(request, app, StatusCode::OK, SecretNotice::Tested(tested)).await;
         }
         let dropped = value(&pairs, "drop");

@@ -117,7 +117,7 @@ pub async fn changes(
     let in_force = newest.is_some_and(|newest| newest.version == current.version);
     let mut rows: Vec<ChangeRow> = Vec::new();
     for _ in 0..MOST_READ {
-        let (found, earlier, next) = read(services, before, limit).await?;
+        let (found, earlier, next) = read(services, before, limit.max(A_PAGE)).await?;
         let before_it: Vec<_> =
             found.iter().skip(1).chain(&earlier).cloned().map(Some).chain([None]).collect();
         for (change, earlier) in found.into_iter().zip(before_it) {
@@ -125,7 +125,8 @@ pub async fn changes(
                 Some(earlier) => (part.text(earlier, &change), part.text(&change, earlier)),
                 None => (String::new(), part.text(&change, &change)),
             };
-            if texts.0 == texts.1 {
+            // What was in force before the first change can be restored, whatever it was.
+            if texts.0 == texts.1 && earlier.is_some() {
                 continue;
             }
             let diff = document::between(&texts.0, &texts.1);
@@ -169,7 +170,7 @@ pub async fn ask(request: AdminRequest, change: Path<String>, query: Query<FormP
     let page = match change.as_str() {
         UNDO => match newest_of(&request).await? {
             Some([before, own]) => undo_page(&request, &before, &own).await?,
-            None => return Ok(nothing(&request)),
+            None => return Ok(request.visit.see_other(HERE, None)),
         },
         id => rollback_page(&request, id, HistoryPart::named(value(&query, "of"))).await?,
     };
@@ -184,6 +185,10 @@ async fn undo_page(
     let differs = |part: &HistoryPart| part.text(before, own) != part.text(own, before);
     let part = HistoryPart::VARIANTS.iter().copied().find(differs).unwrap_or(HistoryPart::Settings);
     let mut page = rollback_page(request, &before.id, part).await?;
+    // What others have saved meanwhile in other sections is not the reader's to undo here.
+    let (then, saved) = (before.texts(), own.texts());
+    page.parts.retain(|(section, _)| then.section(*section) != saved.section(*section));
+    page.layout = request.layout(format!("{HERE}/{UNDO}"));
     let reason = own.reason.as_deref().unwrap_or_default();
     let told = t!("history.undo-reason", locale = request.visit.locale.code(), reason = reason);
     page.controls.reason = told.chars().take(LONGEST_REASON).collect();
@@ -215,7 +220,7 @@ async fn rollback_page(
     });
     Ok(RollbackPage {
         part,
-        layout: request.layout(format!("{HERE}/{}", change.id)),
+        layout: request.layout(format!("{HERE}/{}{}", change.id, part.query())),
         parts: parts.await?,
         chosen: None,
         lacks_section: false,
