@@ -89,10 +89,10 @@ async fn a_first_start_in_an_empty_folder_makes_all_it_needs_and_shows_one_passw
             assert_eq!(mode & 0o007, 0, "{name:?} holds password hashes, and anyone may read it: {mode:o}");
         }
         assert!(home.path("data/gatehouse.db").exists());
-        let told = running.stdout();
-        let public = told.split(" (").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+        let shown = running.stdout();
+        let public = shown.split(" (").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
         let there = format!("sign in at:        {}/admin\n", public.trim_end_matches('/'));
-        assert!(told.contains(&there), "{told}");
+        assert!(shown.contains(&there), "{shown}");
         assert_eq!(running.client().get("/healthz").await.status, 200);
         let answer = running.client().login("admin", &word).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
