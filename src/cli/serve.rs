@@ -181,7 +181,7 @@ async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result
     // Printed before the account exists: there must not be an only password that nobody has seen.
     let address = format!("{}/admin", services.public_url.trim_end_matches('/'));
     let shown = say(&format!(
-        "There is no administrator yet, so one is created.\n  sign in at:        {address}\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nIt is asked for once: you then choose a password of your own. It is not shown again."
+        "There is no administrator yet, so one is created.\n  sign in at:        {address}\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nThen choose a password of your own: the form asks for this one once more. It is not shown again."
     ));
     if let Err(reason) = shown {
         tracing::error!(

@@ -296,7 +296,7 @@ fn name(node: ValueNode) -> ParseResult<String> {
     match text.chars().count() {
         1..=LONGEST_NAME if plain => Ok(text),
         _ => Err(format!(
-            "{text:?} is not a name; write 1 to {LONGEST_NAME} characters on one line, all of them seen, such as \"wiki\""
+            "{text:?} is not a name; write 1 to {LONGEST_NAME} characters on one line, all of them visible, such as \"wiki\""
         )),
     }
 }

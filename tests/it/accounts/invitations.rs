@@ -429,7 +429,7 @@ async fn the_pages_do_the_same(store: Store) {
     let fields = [("login", "bob"), ("password", PASSWORD)];
     assert_eq!(app.client().submit(&path, &path, &fields).await.status, 303);
     let list = boss.get(page).await;
-    assert!(list.text.contains("1 of 2 accounts left"), "{}", list.text);
+    assert!(list.text.contains("Accounts left: 1 of 2"), "{}", list.text);
     let id = list.hidden("id").unwrap();
     assert_eq!(boss.submit(page, "/admin/invitations/revoke", &[("id", &id)]).await.status, 303);
     assert_eq!(app.client().get(&path).await.status, 404);
