@@ -475,7 +475,7 @@ impl EventLog {
         Ok(minute.map(Micros))
     }
 
-    /// What limits may have counted since then, each with what it is in the sums: the newest [`HIT_ROWS`], in the order of
+    /// What limits may have counted since then, each with what it is in the sums: the newest `HIT_ROWS`, in the order of
     /// time.
     pub async fn hits(&self, since: Micros) -> Result<Vec<(EventEntry, EventCount)>, DbError> {
         let sql = format!(
