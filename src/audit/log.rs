@@ -475,8 +475,8 @@ impl EventLog {
         Ok(minute.map(Micros))
     }
 
-    /// What limits may have counted since then, each with what it is in the sums: the newest `HIT_ROWS`, in the order of
-    /// time.
+    /// The newest `HIT_ROWS` events since then that a limit may have counted, the oldest first, each with its part of the
+    /// sums.
     pub async fn hits(&self, since: Micros) -> Result<Vec<(EventEntry, EventCount)>, DbError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM events WHERE at >= $1 AND {HITS} ORDER BY at DESC, id DESC LIMIT $2"

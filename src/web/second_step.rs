@@ -38,7 +38,7 @@ const FORM: CaptchaForm = CaptchaForm::Login;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct FactorFields {
-    /// Of an app; a recovery code is taken here, too.
+    /// A code of the app. A recovery code is taken here, too.
     pub code: SecretField,
     recovery: SecretField,
     pub passkey: SecretField,

@@ -28,6 +28,7 @@ use counts::{FigureRow, figures, turned};
 use rule::{QUIET_TIME, USUAL_DAYS, WatchedTraffic};
 
 pub use counts::{AttackFigures, AttackShare, AttackState};
+pub use rule::recent_length;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttackEntry {

@@ -37,6 +37,11 @@ pub fn lately(now: Micros) -> StepSpan {
     StepSpan::ending(now, MINUTE, BEGINNING_MINUTES + RECENT_MINUTES)
 }
 
+/// How much of the recent minutes is over: the last one is not whole yet.
+pub fn recent_length(now: Micros) -> Duration {
+    now.since(StepSpan::ending(now, MINUTE, RECENT_MINUTES).start)
+}
+
 /// Attempts of one kind in those minutes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinuteCounts {

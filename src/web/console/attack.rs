@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use rust_i18n::t;
 use url::form_urlencoded;
 
-use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState, MINUTE};
+use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState, MINUTE, recent_length};
 use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::web::console::access::AccessAnswer;
@@ -129,9 +129,12 @@ fn title(locale: Locale, attack: &AttackEntry, state: AttackState) -> String {
         AttackKind::Registrations => "attack.registrations",
         AttackKind::Attempts => "attack.realm",
     };
+    let length = seen_at.since(*began_at);
     let (count, span) = match state {
         AttackState::Quiet => (figures.attempts, Micros(figures.busy_until).since(*began_at)),
-        _ => (figures.minute, seen_at.since(*began_at).min(MINUTE)),
+        // The rows that were read may not reach back for a minute; the sums are complete.
+        _ if figures.partial => (figures.recent, length.min(recent_length(*seen_at))),
+        _ => (figures.minute, length.min(MINUTE)),
     };
     let usual = match figures.usual {
         0 => locale.t("attack.none").into_owned(),
@@ -320,6 +323,29 @@ mod tests {
             assert_eq!(told, [("98%", denied[0]), ("< 1%", denied[1])]);
             assert_eq!((banner.answers.len(), banner.in_force), (offered, in_force));
         }
+    }
+
+    #[test]
+    fn the_rate_of_a_flood_is_told_by_the_sums_where_its_rows_were_not_all_read() {
+        let began_at = Micros::from_seconds(1_772_366_400);
+        let told = |partial| {
+            // 1,000 a second for half an hour, of which the newest 50,000 rows were read; 30 seconds into a minute.
+            let figures = AttackFigures {
+                minute: 50_000,
+                minute_before: 50_000,
+                recent: 270_000,
+                partial,
+                ..AttackFigures::default()
+            };
+            let seen_at = began_at.plus(Duration::from_secs(1_830));
+            title(
+                Locale::En,
+                &AttackEntry { began_at, seen_at, ..attack(AttackKind::SignIns, figures) },
+                AttackState::Steady,
+            )
+        };
+        assert_eq!(told(true), "Failed sign-ins: 1,000 a second (usual: none)");
+        assert_eq!(told(false), "Failed sign-ins: 833 a second (usual: none)");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Charts as SVG without a script: stacked bars over time, each with a text, and the same data as a table. What towers
-//! above the rest is drawn as a broken bar with its number.
+//! Charts as SVG without a script: stacked bars over time, each with a text, and the same data as a table. A peak
+//! far above the rest is drawn as a broken bar with its number.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const HEIGHT: u64 = 100;
 const COLUMN: u64 = 10;
 const BAR: u64 = 8;
 /// A bar is broken if it is so many times as high as the highest whole one.
-const TOWERS: u64 = 4;
+const PEAK: u64 = 4;
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
@@ -98,8 +98,8 @@ impl Chart {
         let mut totals: Vec<u64> = (0..self.span.steps).map(|step| self.total(step)).collect();
         totals.retain(|total| *total > 0);
         totals.sort_unstable_by(|one, other| other.cmp(one));
-        let towers = |number: &usize| totals[number - 1] >= totals[*number].saturating_mul(TOWERS);
-        let broken = (1..=(totals.len() + 2) / 6).rev().find(towers).unwrap_or(0);
+        let are_peaks = |number: &usize| totals[number - 1] >= totals[*number].saturating_mul(PEAK);
+        let broken = (1..=(totals.len() + 2) / 6).rev().find(are_peaks).unwrap_or(0);
         round_up(totals.get(broken).copied().unwrap_or(0))
     }
 
@@ -140,12 +140,12 @@ impl Chart {
     }
 
     /// The numbers of broken bars, with room between them: of those that are near each other the highest.
-    pub fn towers(&self) -> Vec<Label> {
+    pub fn peaks(&self) -> Vec<Label> {
         let (scale, steps) = (self.scale(), self.span.steps);
         let room = steps.div_ceil(6);
         let is_highest = |step: &usize| {
             let near = step.saturating_sub(room)..steps.min(step + room + 1);
-            // Of equal ones, the first.
+            // The first goes before those that are as high.
             near.map(|other| (self.total(other), usize::MAX - other)).max()
                 == Some((self.total(*step), usize::MAX - step))
         };
@@ -294,8 +294,8 @@ mod tests {
             let chart = chart(vec![counts]);
             let columns = chart.columns(Locale::En);
             let broken: Vec<_> = columns.iter().map(|column| column.broken).collect();
-            let towers: Vec<_> = chart.towers().into_iter().map(|tower| tower.text).collect();
-            (chart.levels()[0].clone(), broken.iter().filter(|broken| **broken).count(), towers.join(" "))
+            let peaks: Vec<_> = chart.peaks().into_iter().map(|peak| peak.text).collect();
+            (chart.levels()[0].clone(), broken.iter().filter(|broken| **broken).count(), peaks.join(" "))
         };
         assert_eq!(told(vec![9, 7, 4_000, 8, 3]), ("10".into(), 1, "4,000".into()));
         assert_eq!(

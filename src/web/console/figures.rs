@@ -123,7 +123,7 @@ impl NearestRule {
             let used = used.min(u64::from(rule.max));
             (used > 0).then(|| Self { used, rule: rule.clone() })
         };
-        // Of rules that are as near, the one that refuses.
+        // A rule that refuses goes before one that is as near.
         let nearness = |near: &Self| {
             (near.used * u64::from(u32::MAX) / u64::from(near.rule.max), near.rule.then == RuleAction::Block)
         };

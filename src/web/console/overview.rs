@@ -61,7 +61,7 @@ pub struct TrafficSpan {
     before: (Duration, &'static str),
 }
 
-const HOURS: TrafficSpan = TrafficSpan {
+const LAST_HOUR: TrafficSpan = TrafficSpan {
     word: "1h",
     key: "overview.hour",
     step: MINUTE,
@@ -70,7 +70,7 @@ const HOURS: TrafficSpan = TrafficSpan {
     before: (DAY, "overview.yesterday"),
 };
 pub const SPANS: [TrafficSpan; 3] = [
-    HOURS,
+    LAST_HOUR,
     TrafficSpan {
         word: "24h",
         key: "overview.day",
@@ -101,14 +101,14 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     let AdminRequest { visit, services, .. } = request;
     let (log, now) = (services.audit.log(), visit.now());
     let attacks = services.attacks.check().await?;
-    let minutes = log.series(&StepSpan::ending(now, HOURS.step, HOURS.steps)).await?;
+    let minutes = log.series(&StepSpan::ending(now, LAST_HOUR.step, LAST_HOUR.steps)).await?;
     let drawn = StepSpan::ending(now, span.step, span.steps);
     let lately = log.busiest(now.minus(HOUR), MOST as u32).await?;
     let (in_day, before, busiest, steps) = tokio::try_join!(
         log.totals(now.minus(DAY), now.plus(MINUTE)),
         before(services, &drawn, span.before.0),
         async {
-            match span == &HOURS {
+            match span == &LAST_HOUR {
                 true => Ok(lately.clone()),
                 false => log.busiest(drawn.start, MOST as u32).await,
             }
@@ -379,7 +379,7 @@ pub struct OverviewPage {
     pub period: Period,
     /// The period by its steps.
     pub steps: Vec<Period>,
-    /// As long a time before.
+    /// The figures of an equally long time before; None if the record began later.
     pub before: Option<Period>,
     pub charts: Vec<Chart>,
     pub realms: Vec<RealmRow>,

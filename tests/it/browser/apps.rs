@@ -150,13 +150,8 @@ async fn grafana_is_connected_by_four_clicks() {
     browser.sign_in("watchman").await;
     browser.open("/admin/apps").await;
     browser.follow("a.button[href='/admin/apps/form']").await;
-    browser.find("[value=everyone]").await.click().await.unwrap();
-    browser.find("#oidc").await.click().await.unwrap();
     let uri = "https://dash.example/login/generic_oauth";
-    browser.fill(&[("name", "dash"), ("oidc-redirect_uris", uri), ("reason", "Dashboards")]).await;
-    browser.follow("button[value=save]").await;
-    // The page of the client comes by itself.
-    assert_eq!(browser.path().await, "/admin/apps/client?name=dash");
+    browser.add_client("dash", uri).await;
     assert!(browser.text("main").await.contains("There is none yet"));
     let look = Look { browser: &browser, language: "en", faults: Default::default() };
     look.at("console-client").await;

@@ -42,6 +42,15 @@ impl Browser {
         assert_eq!(self.path().await, "/account");
     }
 
+    /// Fills in the form that adds a client of OpenID Connect for everyone, and saves it.
+    async fn add_client(&self, name: &str, redirect_uri: &str) {
+        self.find("[value=everyone]").await.click().await.unwrap();
+        self.find("#oidc").await.click().await.unwrap();
+        self.fill(&[("name", name), ("oidc-redirect_uris", redirect_uri), ("reason", "It moves in")]).await;
+        self.follow("button[value=save]").await;
+        assert_eq!(self.path().await, format!("/admin/apps/client?name={name}"), "its page comes by itself");
+    }
+
     async fn sign_out(&self) {
         self.find(".who summary").await.click().await.unwrap();
         self.follow(".who button").await;

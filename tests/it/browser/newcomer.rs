@@ -28,12 +28,7 @@ async fn a_newcomer_gets_from_the_terminal_to_what_is_not_done_yet() {
     assert!(!list.contains("Name the proxy"), "it comes with https: {list}");
 
     browser.follow(".first-steps a[href='/admin/apps/form']").await;
-    browser.find("[value=everyone]").await.click().await.unwrap();
-    browser.find("#oidc").await.click().await.unwrap();
-    let uri = "https://wiki.example/callback";
-    browser.fill(&[("name", "wiki"), ("oidc-redirect_uris", uri), ("reason", "The first")]).await;
-    browser.follow("button[value=save]").await;
-    assert_eq!(browser.path().await, "/admin/apps/client?name=wiki");
+    browser.add_client("wiki", "https://wiki.example/callback").await;
     browser.open("/admin").await;
     let list = browser.text(".first-steps").await;
     assert!(!list.contains("first application") && list.contains("backed up"), "{list}");

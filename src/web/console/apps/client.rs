@@ -167,8 +167,8 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     respond(&request, app, StatusCode::OK, SecretNotice::None).await
 }
 
-/// `POST /admin/apps/client`: tests the client, makes a secret, or drops one. Answers with the page itself, not with a redirect: only this
-/// answer shows the secret.
+/// `POST /admin/apps/client`: tests the client, makes a secret, or drops one. Answers with the page itself, not with a
+/// redirect: only this answer shows the secret.
 pub async fn submit(posted: AdminForm) -> WebResult {
     let posted = Rc::new(posted);
     let (visit, services) = (posted.request.visit.clone(), posted.request.services.clone());

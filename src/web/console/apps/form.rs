@@ -58,7 +58,10 @@ pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
         _ => {}
     }
     let table = (controls.act != Act::Delete).then(|| form.toml());
-    let next = next_page(&form, before.as_ref().filter(|_| controls.act != Act::Delete), &controls);
+    let next = match controls.act {
+        Act::Delete => APPS.page.to_owned(),
+        _ => next_page(&form, before.as_ref()),
+    };
     let fresh = AppFormPage::new(request, &name, form, controls.clone()).await?;
     let page = |controls: Controls, trial| {
         let page = fresh.clone().answered(controls, trial);
@@ -70,16 +73,14 @@ pub async fn submit(posted: AdminForm<DOCUMENT_LIMIT>) -> WebResult {
 
 /// The page that a save leads to: what a new client, or one that changes, needs to know; the file for the proxy, where hosts
 /// are new; otherwise the list.
-fn next_page(saved: &AppForm, before: Option<&AppForm>, controls: &Controls) -> String {
-    let is_new = |is_equal: fn(&AppForm, &AppForm) -> bool| !before.is_some_and(|it| is_equal(it, saved));
-    if controls.act != Act::Delete {
-        if saved.oidc.is_some() && is_new(|it, saved| it.oidc == saved.oidc && it.name == saved.name) {
-            return client::address(&saved.name);
-        }
-        if !saved.hosts.is_empty() && is_new(|it, saved| it.hosts == saved.hosts && it.name == saved.name) {
-            let name: String = byte_serialize(saved.name.as_bytes()).collect();
-            return format!("{}?proxy=nginx&app={name}#proxy-file", APPS.page);
-        }
+fn next_page(saved: &AppForm, before: Option<&AppForm>) -> String {
+    let before = before.filter(|before| before.name == saved.name);
+    if saved.oidc.is_some() && before.is_none_or(|before| before.oidc != saved.oidc) {
+        return client::address(&saved.name);
+    }
+    if !saved.hosts.is_empty() && before.is_none_or(|before| before.hosts != saved.hosts) {
+        let name: String = byte_serialize(saved.name.as_bytes()).collect();
+        return format!("{}?proxy=nginx&app={name}#proxy-file", APPS.page);
     }
     APPS.page.to_owned()
 }
