@@ -392,9 +392,10 @@ impl EventLog {
 
 /// Rows that are searched for the busiest subject of each limit.
 const HIT_ROWS: i64 = 10_000;
-/// What limits may have counted, in SQL: all but what was refused, and what is right.
-const HITS: &str = "(outcome IN ('wrong', 'asked', 'withheld', 'failed', 'unknown')
-    OR outcome = 'ok' AND action IN ('send', 'register', 'token-reuse'))";
+/// What limits may have counted, in SQL: all but what was refused, and what is right. `||` keeps SQLite from the index of
+/// outcomes: in an attack of 900,000 rows it would sort them all (1.6 s, against 0.04 s by time).
+const HITS: &str = "(outcome || '' IN ('wrong', 'asked', 'withheld', 'failed', 'unknown')
+    OR outcome || '' = 'ok' AND action IN ('send', 'register', 'token-reuse'))";
 
 /// Rows that are searched for the busiest subjects.
 pub const TOP_ROWS: i64 = 30_000;
