@@ -68,7 +68,8 @@ async fn house() -> House {
     let audit = Audit::new(&foundation, kept);
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
     let hasher =
-        PasswordHasher::new(HashSettings::default(), Clock::System, Entropy::Os).expect("fine settings");
+        PasswordHasher::new(HashSettings::default(), BreachedList::default(), Clock::System, Entropy::Os)
+            .expect("fine settings");
     let memory = || MemoryStore::new(Clock::System);
     let subjects = || key.derive("throttle.subject");
     let limiter = Limiter::new(gatehouse::throttle::Store::Memory(memory()), subjects(), &Entropy::Os);

@@ -96,8 +96,10 @@ pub struct Account {
     /// The number for codes; None if no code opens the account.
     pub phone: Option<Phone>,
     pub roles: Roles,
-    /// The password is a one-time password, and must be changed before anything else.
+    /// The password is a one-time password, or a lost one, and must be changed before anything else.
     pub must_change_password: bool,
+    /// The last sign-in by the password found it in the list of lost ones.
+    pub password_breached: bool,
     pub created_at: Micros,
     /// Since when nothing opens it, because an administrator disabled it or it was deleted.
     pub disabled_at: Option<Micros>,
@@ -210,6 +212,7 @@ impl Accounts {
             phone: phone.cloned(),
             roles,
             must_change_password: false,
+            password_breached: false,
             created_at: self.clock.now(),
             disabled_at: None,
             deleted_at: None,
@@ -287,6 +290,7 @@ impl Account {
             password_failures: 0,
             password_disabled_at: None,
             must_change_password: false,
+            password_breached: false,
             ..self
         }
     }
@@ -347,6 +351,8 @@ from_row!(Account, row => Account {
     phone: row.try_get::<Option<String>, _>("phone")?.map(Phone::stored),
     roles: Roles { admin: row.try_get::<i64, _>("admin")? != 0 },
     must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
+    password_breached: row.try_get::<Option<i64>, _>("breached_version")?
+        .is_some_and(|found| row.try_get("password_version").is_ok_and(|version: i64| version == found)),
     created_at: Micros(row.try_get("created_at")?),
     disabled_at: row.try_get::<Option<i64>, _>("disabled_at")?.map(Micros),
     deleted_at: row.try_get::<Option<i64>, _>("deleted_at")?.map(Micros),
@@ -439,6 +445,22 @@ impl Accounts {
     pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
         Ok(execute!(&self.db => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str()))? > 0)
+    }
+
+    /// Remembers whether the account's password is a lost one, and whether it has to be changed before everything else.
+    /// False, and nothing changes, if it was changed in the meantime.
+    pub async fn note_breached(
+        &self,
+        account: &Account,
+        breached: bool,
+        must_change: bool,
+    ) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET breached_version = CASE WHEN $1 = 1 THEN password_version END,
+            must_change_password = CASE WHEN $2 = 1 THEN 1 ELSE must_change_password END
+            WHERE id = $3 AND password_version = $4";
+        Ok(execute!(&self.db => query(SQL).bind(i64::from(breached)).bind(i64::from(must_change))
+            .bind(account.id.to_string()).bind(account.password_version))?
+            > 0)
     }
 }
 

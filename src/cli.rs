@@ -1,5 +1,5 @@
 //! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | admin end-sessions | accounts import |
-//! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show`
+//! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show | passwords build`
 
 mod accounts;
 mod apps;
@@ -8,6 +8,7 @@ mod key;
 mod log;
 #[cfg(test)]
 mod package;
+mod passwords;
 mod serve;
 
 use std::io::Write;
@@ -22,6 +23,7 @@ use gatehouse::app::{self, StartError};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
 use gatehouse::db::ConnectError;
 use gatehouse::gate::ProxyFile;
+use gatehouse::login::BreachedList;
 use gatehouse::secret::KeyStep;
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use strum::VariantArray as _;
@@ -67,6 +69,9 @@ enum Command {
     /// Show the limits in force.
     #[command(subcommand)]
     Limits(LimitsCommand),
+    /// Make the list of lost passwords, which none may be.
+    #[command(subcommand)]
+    Passwords(PasswordsCommand),
 }
 
 #[derive(Subcommand)]
@@ -212,6 +217,22 @@ enum LimitsCommand {
     Show,
 }
 
+#[derive(Subcommand)]
+enum PasswordsCommand {
+    /// Build the file that login.breached names, of lists of any size.
+    Build {
+        /// Lines of SHA-1 hashes, with or without a count as in SHA1:COUNT, or of passwords; - reads standard input.
+        #[arg(value_name = "IN", required = true)]
+        inputs: Vec<PathBuf>,
+        /// The file to make. A server that uses it takes the new one by itself.
+        #[arg(value_name = "OUT")]
+        out: PathBuf,
+        /// Leave out hashes with a lower count.
+        #[arg(long, value_name = "COUNT", default_value_t = 1)]
+        at_least: u64,
+    },
+}
+
 /// Bad input: the command line, the configuration, a name or a password.
 const UNUSABLE: u8 = 2;
 
@@ -273,6 +294,9 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
             show_limits(&loaded, source.path());
             Ok(())
         }
+        Command::Passwords(PasswordsCommand::Build { inputs, out, at_least }) => {
+            passwords::build(&inputs, &out, at_least)
+        }
     }
 }
 
@@ -324,6 +348,8 @@ fn check_config(loaded: &LoadedConfig, file: &Path) -> Result<(), CliFailure> {
         }
         tell!("warning: store.url: redis forgets what is counted when its memory is full ({eviction})");
     }
+    let list = BreachedList::read(&loaded.live.snapshot().login);
+    list.map_err(|reason| CliFailure::unusable(format!("login.breached: {reason}")))?;
     let missing =
         if file.exists() { "" } else { "there is no such file; the defaults and variables are in force: " };
     tell!("{}: {missing}ok", file.display());

@@ -18,8 +18,8 @@ use crate::db::{CountedBefore, Db};
 use crate::foundation::Foundation;
 use crate::gate::Gate;
 use crate::login::{
-    AuthPolicy, ByCode, FactorVerifier, FailureRecord, GuardedAttempts, LoginGuard, PasswordHasher,
-    Registration, SignInService,
+    AuthPolicy, BreachedList, ByCode, FactorVerifier, FailureRecord, GuardedAttempts, LoginGuard,
+    PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{Lookup, LookupParts};
 use crate::oidc::{ClientSecrets, LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
@@ -185,7 +185,11 @@ impl SharedParts {
         let Base { settings, live, foundation, audit, .. } = base;
         let Foundation { db, clock, entropy, .. } = foundation;
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
-        let hasher = PasswordHasher::new(settings.password, clock.clone(), entropy.clone())
+        let breached = BreachedList::default();
+        let (list, login) = (breached.clone(), live.snapshot().login.clone());
+        // A file that cannot be read must not keep people from signing in: the overview and the log say so.
+        let _ = tokio::task::spawn_blocking(move || list.follow(&login)).await;
+        let hasher = PasswordHasher::new(settings.password, breached, clock.clone(), entropy.clone())
             .map_err(StartError::Hash)?;
         let failures = Arc::new(FailureRecord::new(db.clone(), clock.clone()));
         let guard = Arc::new(LoginGuard::new(

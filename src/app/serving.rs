@@ -56,6 +56,7 @@ impl Application {
         background.spawn(rebuild_lost_windows(Arc::clone(&parts), services.clone(), stopper.stop()));
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
+        background.spawn(follow_breached(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
         background.spawn(keep_token_keys(services.clone(), stopper.stop()));
         background.spawn(Arc::new(logouts).run(stopper.stop()));
@@ -178,6 +179,9 @@ const LAPSED_EVERY: Duration = Duration::from_secs(1);
 /// Between two checks whether there are imported passwords.
 const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
+/// Between two looks at the list of lost passwords.
+const BREACHED_EVERY: Duration = Duration::from_secs(2);
+
 /// Drops what has expired in memory.
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
     while stop.pause(SWEEP_EVERY).await {
@@ -236,6 +240,14 @@ pub(super) async fn follow_imported(services: Data<Services>, mut stop: StopSign
     while stop.pause(IMPORTED_EVERY).await {
         // An outage is reported by the probes.
         let _ = services.sign_in.follow_imported().await;
+    }
+}
+
+/// Notices that `[login]` names another list of lost passwords, or that its file was replaced.
+pub(super) async fn follow_breached(services: Data<Services>, mut stop: StopSignal) {
+    while stop.pause(BREACHED_EVERY).await {
+        let (list, login) = (services.hasher.breached().clone(), services.live.snapshot().login.clone());
+        let _ = tokio::task::spawn_blocking(move || list.follow(&login)).await;
     }
 }
 

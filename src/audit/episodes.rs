@@ -125,7 +125,11 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
         // Others may write to the backend of the limits as often as they like.
         Action::Reload if outcome == Refused => Recording::Folded,
         // What an account's owner does as fast as they like.
-        Action::FactorAdded | Action::FactorRemoved | Action::ConsentGiven | Action::TokenReuse => paced,
+        Action::FactorAdded
+        | Action::FactorRemoved
+        | Action::ConsentGiven
+        | Action::TokenReuse
+        | Action::PasswordBreached => paced,
         Action::Admin if OWN_DATA.contains(&name) => paced,
         Action::SignIn if outcome == Ok => paced,
         // Recovery codes and passkeys count at address and network alone, which ask for challenges; and of known devices, of

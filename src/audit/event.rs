@@ -37,6 +37,8 @@ pub enum Action {
     Reset,
     /// An account's password was disabled after too many wrong ones in a row.
     PasswordDisabled,
+    /// A password that signed in is in the list of lost ones.
+    PasswordBreached,
     /// A second factor was wrong, or its guess was refused, after a right first one; `name` is its kind.
     FactorFailed,
     /// An account got a second factor; `name` is its kind.
@@ -455,6 +457,7 @@ impl EventEntry {
         match self.action {
             Action::Attack
             | Action::PasswordDisabled
+            | Action::PasswordBreached
             | Action::Budget
             | Action::FactorAdded
             | Action::FactorRemoved

@@ -13,7 +13,7 @@ use gatehouse::accounts::{
 use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::{LiveSettings, LoadedConfig};
-use gatehouse::login::PasswordHasher;
+use gatehouse::login::{BreachedList, PasswordHasher};
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -237,7 +237,13 @@ pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> 
     let password = if password_stdin { first_line()? } else { asked_for()? };
     let accounts = open_accounts(loaded).await?;
     let TimeAndEntropy { clock, entropy } = TimeAndEntropy::default();
-    let hasher = PasswordHasher::new(loaded.settings.password, clock, entropy).map_err(CliFailure::broken)?;
+    let breached = BreachedList::default();
+    breached.follow(&loaded.live.snapshot().login);
+    if let Some(reason) = breached.refused() {
+        return Err(CliFailure::unusable(format!("login.breached: {reason}")));
+    }
+    let hasher = PasswordHasher::new(loaded.settings.password, breached, clock, entropy)
+        .map_err(CliFailure::broken)?;
     let hash = hasher
         .hash_new(&password, &login)
         .await

@@ -52,8 +52,8 @@ pub use oidc::{OidcSettings, SigningAlgorithm};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;
 pub use sections::{
-    AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, DatabaseUrl, Difficulty,
-    LoginTunables, PasswordSettings, RegistrationMode, RegistrationSettings, Secrets, Server,
+    AuditSettings, BreachedAction, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, DatabaseUrl,
+    Difficulty, LoginTunables, PasswordSettings, RegistrationMode, RegistrationSettings, Secrets, Server,
     SessionSettings, SqliteFile, StoreSettings, StoreUrl, TelemetrySettings,
 };
 pub use settings::{Config, LiveSettings, Settings};

@@ -366,12 +366,29 @@ pub(super) fn refuse_foreign_rp_id(
 }
 
 section! {
-    #[derive(Copy)]
     LoginTunables in "login" {
         /// Wrong passwords in a row after which an account's password is disabled; 0: never. The default is
         /// the most that NIST SP 800-63B-4 (3.2.2) allows.
         max_consecutive_failures: u32 = 100, integer(0..=100);
+        /// A filter of lost passwords, as `gatehouse passwords build` makes it.
+        breached: Option<PathBuf> = None, if_any(path);
+        /// The most MiB of memory that the filter may take.
+        breached_memory: u64 = 256, integer(1..=65_536);
+        breached_then: BreachedAction = BreachedAction::Tell, word(&BreachedAction::WORDS);
     }
+}
+
+/// What follows a sign-in with a lost password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreachedAction {
+    /// Its owner is told.
+    Tell,
+    /// Its owner has to choose another before everything else.
+    Change,
+}
+
+impl BreachedAction {
+    pub const WORDS: [(&'static str, Self); 2] = [("tell", Self::Tell), ("change", Self::Change)];
 }
 
 section! {

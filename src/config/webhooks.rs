@@ -36,6 +36,9 @@ pub enum WebhookEvent {
     /// After too many wrong ones in a row.
     #[strum(serialize = "password.disabled")]
     PasswordDisabled,
+    /// Somebody has signed in with a lost one.
+    #[strum(serialize = "password.breached")]
+    PasswordBreached,
     #[strum(serialize = "factor.added")]
     FactorAdded,
     /// Its owner removed it, or a recovery code was used up.

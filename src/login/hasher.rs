@@ -17,7 +17,7 @@ use tracing::Instrument;
 
 use self::response_timing::ResponseTiming;
 use self::workers::{HashTurn, HashWorkers};
-use super::{Password, PasswordError};
+use super::{BreachedList, Password, PasswordError};
 use crate::accounts::Username;
 use crate::accounts::stored_hash::{HashCost, HashFunction, Phc, StoredHash};
 use crate::clock::Clock;
@@ -47,6 +47,7 @@ pub struct PasswordHasher(Arc<HasherPool>);
 struct HasherPool {
     params: Params,
     function: HashFunction,
+    breached: BreachedList,
     /// Shaped like a hash with these parameters, but its output is random.
     decoy: StoredHash,
     entropy: Entropy,
@@ -73,6 +74,8 @@ pub struct VerifyResult {
     answer_at: Option<Instant>,
     /// Right, but imported, or hashed with other parameters than today's: should be hashed again now.
     pub rehash: bool,
+    /// Whether the right password is a lost one; None if it was wrong, or nobody can tell.
+    pub breached: Option<bool>,
 }
 
 impl VerifyResult {
@@ -94,7 +97,12 @@ pub struct HasherBusy {
 impl PasswordHasher {
     /// # Errors
     /// Where argon2 has no such parameters (less than 8 KiB of memory a lane, no pass, no lane).
-    pub fn new(settings: HashSettings, clock: Clock, entropy: Entropy) -> Result<Self, argon2::Error> {
+    pub fn new(
+        settings: HashSettings,
+        breached: BreachedList,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> Result<Self, argon2::Error> {
         let HashSettings { memory_kib, iterations, parallelism, workers, queue } = settings;
         let params = Params::new(memory_kib, iterations, parallelism, Some(OUTPUT_BYTES))?;
         let workers = workers.clamp(1, MOST_WORKERS);
@@ -105,6 +113,7 @@ impl PasswordHasher {
         Ok(Self(Arc::new(HasherPool {
             decoy: StoredHash { function: function.clone(), salt, output, imported: false },
             function,
+            breached,
             params,
             entropy,
             workers: HashWorkers::start(workers, queue, clock),
@@ -131,7 +140,8 @@ impl PasswordHasher {
         Err(self.0.busy())
     }
 
-    /// The hash to store for a new password, if it is acceptable: it must not consist of `own`, a name or a number.
+    /// The hash to store for a new password, if it is acceptable: it must not consist of `own`, a name or a number, and must
+    /// not be a lost one.
     /// Estimating whether it is guessable takes up to 30 ms for an adversarial input, so a worker does that, too.
     pub async fn hash_new_for(
         &self,
@@ -144,9 +154,14 @@ impl PasswordHasher {
             Err(refused) => return Ok(Err(refused)),
         };
         let own = own.to_owned();
-        self.work(caller, pending(), move |pool, _| match password.guessable(&own) {
-            true => Err(PasswordError::Guessable),
-            false => Ok(pool.hash(&password)),
+        self.work(caller, pending(), move |pool, _| {
+            if password.guessable(&own) {
+                return Err(PasswordError::Guessable);
+            }
+            match pool.breached.contains(&password) {
+                Some(true) => Err(PasswordError::Breached),
+                Some(false) | None => Ok(pool.hash(&password)),
+            }
         })
         .await
     }
@@ -203,9 +218,9 @@ impl PasswordHasher {
         let timing = self.timing();
         // Its weight is that of a stranger's turn.
         let caller = if imported { caller.as_stranger() } else { *caller };
-        let password = password.clone();
+        let compared = password.clone();
         let same = self.work(&caller, hung_up, move |pool, turn| {
-            let typed = if imported { password.bytes_as_typed() } else { password.bytes() };
+            let typed = if imported { compared.bytes_as_typed() } else { compared.bytes() };
             let StoredHash { function, salt, output, .. } = &stored;
             let computed = pool.compute(typed, function, salt, output.len());
             (secret::same(&computed, output), timing.map(|timing| (timing, turn)))
@@ -219,7 +234,8 @@ impl PasswordHasher {
         if !known {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(VerifyResult { ok, answer_at, rehash: ok && stale })
+        let breached = if ok { self.0.breached.contains(password) } else { None };
+        Ok(VerifyResult { ok, answer_at, rehash: ok && stale, breached })
     }
 
     /// Follows the slowest of the imported passwords; None if there are none. Clones follow, too.
@@ -255,6 +271,11 @@ impl PasswordHasher {
         }
         response_timing::note_deadline(timing);
         *self.0.timing.write() = timing;
+    }
+
+    /// The lost passwords that none may be.
+    pub fn breached(&self) -> &BreachedList {
+        &self.0.breached
     }
 
     fn timing(&self) -> Option<ResponseTiming> {

@@ -1,6 +1,7 @@
 //! Signing in: what an attempt must pass (guard, counts in a row), the hashing of passwords, and registration.
 
 mod attempts;
+mod breached;
 mod by_code;
 mod consecutive;
 mod factor_verifier;
@@ -13,6 +14,10 @@ mod wforce;
 
 pub use crate::config::PasswordSettings as HashSettings;
 pub use attempts::{AttemptOutcome, AttemptSettled, GuardedAttempt, GuardedAttempts, GuardedDevice};
+pub use breached::{
+    BreachedList, BreachedPasswords, BuildError, BuildOptions, BuildProgress, BuildSummary, FilterError,
+    build as build_breached,
+};
 pub use by_code::{ByCode, CodeEntry, CodeRefusal};
 pub use consecutive::password_enabled_counter;
 pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerifier, PasskeyOutcome};

@@ -50,6 +50,8 @@ pub enum PasswordError {
     Undefined,
     #[error("this password is easy to guess; use a few unrelated words")]
     Guessable,
+    #[error("this password is in a published list of lost passwords; use one that you use nowhere else")]
+    Breached,
 }
 
 impl Password {

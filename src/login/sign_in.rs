@@ -18,7 +18,7 @@ use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, Ver
 use crate::accounts::{Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, Username};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};
-use crate::config::LiveSettings;
+use crate::config::{BreachedAction, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
@@ -295,6 +295,10 @@ impl SignInService {
             if compared.rehash {
                 self.rehash(account.clone(), counted.attempt.password.clone(), counted.caller());
             }
+            let account = match compared.breached {
+                Some(breached) => self.note_breached(live, counted, account, breached).await?,
+                None => account,
+            };
             let device = lookup.device.map(|from| from.device);
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
@@ -374,6 +378,37 @@ impl SignInService {
             return Ok(Err(busy));
         }
         guard.subject(&attempt.login).await.map(Ok)
+    }
+
+    /// Remembers of an account whether its password, which was right, is a lost one, and acts as `[login]` says. Returns the
+    /// account as it is then.
+    async fn note_breached(
+        &self,
+        live: &LiveSettings,
+        counted: CountedSignIn<'_>,
+        account: Account,
+        breached: bool,
+    ) -> Result<Account, DbError> {
+        let SignInInner { guard, accounts, .. } = &*self.0;
+        let must_change = breached && live.login.breached_then == BreachedAction::Change;
+        let is_noted = account.password_breached == breached;
+        if is_noted && (account.must_change_password || !must_change) {
+            return Ok(account);
+        }
+        // It may have been changed in the meantime; then no session begins, either.
+        if !accounts.note_breached(&account, breached, must_change).await? {
+            return Ok(account);
+        }
+        if breached && !is_noted {
+            let now = guard.audit().now();
+            guard.audit().record(AuditEvent {
+                account: Some(counted.subject.recorded(&counted.attempt.login)),
+                address: Some(audit::EventSubject::Address(&counted.attempt.origin.address)),
+                ..AuditEvent::new(now, Action::PasswordBreached, Outcome::Ok)
+            });
+        }
+        let must_change_password = account.must_change_password || must_change;
+        Ok(Account { password_breached: breached, must_change_password, ..account })
     }
 
     /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.

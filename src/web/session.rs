@@ -445,9 +445,13 @@ struct User {
     phone: Option<String>,
     #[schema(schema_with = describe::roles)]
     roles: Vec<&'static str>,
-    /// Present if the password was handed out: until it is changed, no other call works.
+    /// Present if the password was handed out, or is a lost one that has to go: until it is changed, no other call works.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     must_change_password: bool,
+    /// Present if the password is in the list of lost ones (`[login] breached`): others will try it. Have its owner choose
+    /// another.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    password_breached: bool,
     /// Present if the password is disabled, after too many wrong ones in a row: it signs in only from browsers that
     /// were signed in before. Set another from one of them or with POST /api/v1/password/reset, or ask an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -464,6 +468,7 @@ impl From<&Account> for UserBody {
                 phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
                 roles: account.roles.names(),
                 must_change_password: account.must_change_password,
+                password_breached: account.password_breached,
                 password_disabled_since: account.password_disabled_at.map(|at| Moment(at).iso()),
             },
         }

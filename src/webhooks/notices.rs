@@ -112,6 +112,10 @@ impl NoticeSources {
                     json!({ "account": entry.account, "device": device, "console": self.account_link(entry) }),
                 )
             }
+            Action::PasswordBreached => {
+                let data = json!({ "account": entry.account, "console": self.account_link(entry) });
+                (WebhookEvent::PasswordBreached, data)
+            }
             Action::FactorFailed => {
                 let device = entry.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST));
                 let console = self.account_link(entry);

@@ -40,6 +40,7 @@ const fn bounded_by(action: Action) -> &'static str {
         | Action::FactorFailed
         | Action::ConsentGiven
         | Action::TokenReuse
+        | Action::PasswordBreached
         | Action::ClientCall => "",
     }
 }
@@ -68,6 +69,7 @@ fn is_row_each(action: Action, outcome: Outcome, name: &str, from_device: bool) 
         | Action::FactorFailed
         | Action::ConsentGiven
         | Action::TokenReuse
+        | Action::PasswordBreached
         | Action::ClientCall => false,
         Action::Reset
         | Action::PasswordDisabled

@@ -8,7 +8,7 @@ const CHEAP: HashSettings =
 const STRANGER: HashCaller = HashCaller { solved: false, ..HashCaller::OPERATOR };
 
 fn hasher(settings: HashSettings) -> PasswordHasher {
-    PasswordHasher::new(settings, Clock::System, Entropy::Os).unwrap()
+    PasswordHasher::new(settings, BreachedList::default(), Clock::System, Entropy::Os).unwrap()
 }
 
 fn password(text: &str) -> Password {

@@ -248,6 +248,7 @@ async fn page(
         failures: failures.networks.into_iter().map(FailureRow::from).collect(),
         here_now: visit.client.masked(),
         must_change: account.must_change_password,
+        breached: account.password_breached,
         disabled: account.password_disabled_at.map(Moment),
         closed: !open,
         asks_factor: current.strongest.is_some(),
@@ -366,6 +367,8 @@ pub struct AccountPage {
     pub here_now: String,
     /// The password is a one-time password: nothing else works until it is changed.
     pub must_change: bool,
+    /// The password is in the list of lost ones.
+    pub breached: bool,
     /// Since when strangers cannot use the password, after too many wrong ones in a row.
     pub disabled: Option<Moment>,
     /// This browser cannot use the password either.

@@ -133,6 +133,10 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
             ..Warning::new(visit.locale, ["warning.others-title", "warning.others-text"])
         }));
     }
+    warnings.extend(services.hasher.breached().refused().map(|reason| Warning {
+        said: Some(reason),
+        ..Warning::new(visit.locale, ["warning.breached-title", "warning.breached-text"])
+    }));
     warnings.extend(health.eviction.map(|policy| Warning {
         said: Some(policy),
         ..Warning::new(visit.locale, ["warning.evicts-title", "warning.evicts-text"])

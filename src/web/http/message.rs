@@ -87,6 +87,7 @@ messages! {
     PasswordUndefined = "error.password-undefined";
     /// The password is on a list of common passwords, or as easy to guess.
     PasswordGuessable = "error.password-guessable";
+    PasswordBreached = "error.password-breached";
     PasswordSameAsLogin = "error.password-is-login";
     PasswordUnchanged = "error.password-unchanged";
     CurrentPasswordMissing = "error.current-missing";
@@ -184,6 +185,7 @@ impl From<PasswordError> for Message {
             PasswordError::Control => Self::PasswordControl,
             PasswordError::Undefined => Self::PasswordUndefined,
             PasswordError::Guessable => Self::PasswordGuessable,
+            PasswordError::Breached => Self::PasswordBreached,
         }
     }
 }

@@ -65,6 +65,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         more_failures: 0,
         here_now: visit.client.masked(),
         must_change: false,
+        breached: false,
         disabled: None,
         closed: false,
         asks_factor: false,

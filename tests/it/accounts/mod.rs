@@ -1,5 +1,6 @@
 //! Accounts, sessions and the edge of the site around them.
 
+mod breached;
 mod edge;
 mod failures;
 mod foreign_cookies;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gatehouse::accounts::{ShownBy, Username};
 use gatehouse::clock::Clock;
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{HashCaller, HashSettings, Password, PasswordHasher};
+use gatehouse::login::{BreachedList, HashCaller, HashSettings, Password, PasswordHasher};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -99,7 +99,7 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
     let (app, client) = signed_in(Store::Memory).await;
     let accounts = &app.services.accounts;
     let settings = HashSettings { memory_kib: 32, iterations: 2, ..HashSettings::default() };
-    let old = PasswordHasher::new(settings, Clock::System, Entropy::Os)
+    let old = PasswordHasher::new(settings, BreachedList::default(), Clock::System, Entropy::Os)
         .unwrap()
         .hash(&HashCaller::OPERATOR, &Password::attempt(PASSWORD).unwrap())
         .await;

@@ -65,6 +65,8 @@ struct AccountBody {
     roles: Vec<&'static str>,
     has_password: bool,
     must_change_password: bool,
+    /// The last sign-in by the password found it in the list of lost ones.
+    password_breached: bool,
     /// Present if it is disabled: nothing opens it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -102,6 +104,7 @@ impl AccountBody {
             roles: vec!["user"],
             has_password: true,
             must_change_password: false,
+            password_breached: false,
             disabled_since: None,
             passkeys: None,
             second_factor: None,
@@ -123,6 +126,7 @@ impl AccountBody {
             roles: account.roles.names(),
             has_password: account.password_hash.is_some(),
             must_change_password: account.must_change_password,
+            password_breached: account.password_breached,
             disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
             passkeys: None,
             second_factor,

@@ -1,0 +1,108 @@
+//! Lost passwords: what stands in published lists, in a filter that is read from a file of one's own. It asks nobody, so
+//! there is no outage of it; a file that cannot be read changes nothing, and the filter that was read last stays in use.
+
+mod builder;
+mod filter;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+
+use super::Password;
+use crate::config::LoginTunables;
+
+pub use builder::{BuildError, BuildOptions, BuildProgress, BuildSummary, build};
+pub use filter::{BreachedPasswords, FilterError};
+
+const MIB: u64 = 1024 * 1024;
+
+/// The filter in use. Clones share it.
+#[derive(Clone, Default)]
+pub struct BreachedList(Arc<BreachedListInner>);
+
+#[derive(Default)]
+struct BreachedListInner {
+    filter: ArcSwapOption<BreachedPasswords>,
+    followed: Mutex<FollowedFile>,
+}
+
+#[derive(Default)]
+struct FollowedFile {
+    /// The file that was read last, or tried: where, how large it might be, and how it looked.
+    seen: Option<(PathBuf, u64, Option<FileLook>)>,
+    /// Why it is not in use.
+    refused: Option<String>,
+}
+
+/// What changes with a file's content.
+type FileLook = (u64, i64, i64, u64);
+
+impl BreachedList {
+    /// Reads the file that the settings name, if it is another one than before. It may take seconds: call it where
+    /// blocking is allowed.
+    pub fn follow(&self, settings: &LoginTunables) {
+        let mut followed = self.0.followed.lock();
+        let Some(path) = &settings.breached else {
+            *followed = FollowedFile::default();
+            self.0.filter.store(None);
+            self.report(&followed);
+            return;
+        };
+        let seen = (path.clone(), settings.breached_memory, look_of(path));
+        if followed.seen.as_ref() == Some(&seen) {
+            return;
+        }
+        let refused = match Self::read(settings) {
+            Ok(filter) => {
+                if let Some(filter) = &filter {
+                    tracing::info!(passwords = filter.entries(), path = %path.display(), "lost passwords are refused");
+                }
+                self.0.filter.store(filter.map(Arc::new));
+                None
+            }
+            Err(error) => {
+                tracing::error!(%error, "login.breached: the list is not in use; what was read before stays");
+                Some(error.to_string())
+            }
+        };
+        *followed = FollowedFile { seen: Some(seen), refused };
+        self.report(&followed);
+    }
+
+    /// The filter that the settings name; None if they name none.
+    pub fn read(settings: &LoginTunables) -> Result<Option<BreachedPasswords>, FilterError> {
+        let most = settings.breached_memory * MIB;
+        settings.breached.as_deref().map(|path| BreachedPasswords::read(path, most)).transpose()
+    }
+
+    /// Why the file that the settings name is not in use; None if it is, or if they name none.
+    pub fn refused(&self) -> Option<String> {
+        self.0.followed.lock().refused.clone()
+    }
+
+    /// Whether the password is a lost one, in the form in which it was typed or in that which is hashed. One in 65,536
+    /// others is taken for one. None while there is no filter.
+    pub fn contains(&self, password: &Password) -> Option<bool> {
+        let filter = self.0.filter.load();
+        let has = |filter: &Arc<BreachedPasswords>| {
+            filter.contains(password.bytes()) || filter.contains(password.bytes_as_typed())
+        };
+        filter.as_ref().map(has)
+    }
+
+    fn report(&self, followed: &FollowedFile) {
+        let entries = self.0.filter.load().as_ref().map_or(0, |filter| filter.entries());
+        metrics::gauge!("gatehouse_breached_passwords").set(entries as f64);
+        let up = followed.refused.is_none();
+        metrics::gauge!("gatehouse_breached_file_up").set(if up { 1.0 } else { 0.0 });
+    }
+}
+
+/// None if there is no such file; whoever reads it says why.
+fn look_of(path: &Path) -> Option<FileLook> {
+    let file = path.metadata().ok()?;
+    Some((file.len(), file.mtime(), file.mtime_nsec(), file.ino()))
+}
