@@ -67,9 +67,14 @@ async fn house() -> House {
         Foundation { db: db.clone(), clock: clock.clone(), entropy: Entropy::Os, secrets: key.clone() };
     let audit = Audit::new(&foundation, kept);
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
-    let hasher =
-        PasswordHasher::new(HashSettings::default(), BreachedList::default(), Clock::System, Entropy::Os)
-            .expect("fine settings");
+    let hasher = PasswordHasher::new(
+        HashSettings::default(),
+        BreachedList::default(),
+        &MasterKey::from_bytes([1; 32]),
+        Clock::System,
+        Entropy::Os,
+    )
+    .expect("fine settings");
     let memory = || MemoryStore::new(Clock::System);
     let subjects = || key.derive("throttle.subject");
     let limiter = Limiter::new(gatehouse::throttle::Store::Memory(memory()), subjects(), &Entropy::Os);
@@ -87,7 +92,13 @@ async fn house() -> House {
     let hash = hasher.hash_new(PASSWORD, &login).await.expect("room").expect("a fine password");
     accounts.create(&login, &hash, Roles::default()).await.expect("the first of that name");
     let live = config::parse(Path::new("bench.toml"), LIMITS, &[]).expect("a fine file").live;
-    House { sign_in: SignInService::new(guard, accounts, hasher), audit, live: Arc::new(live), db, folder }
+    House {
+        sign_in: SignInService::new(guard, accounts, hasher, &Entropy::Os),
+        audit,
+        live: Arc::new(live),
+        db,
+        folder,
+    }
 }
 
 impl House {
@@ -101,6 +112,7 @@ impl House {
                 network: [&[4][..], &bytes[..3]].concat(),
             },
             devices: KnownDevices::default(),
+            browser: None,
             denied: false,
             solved: false,
         };

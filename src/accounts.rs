@@ -491,16 +491,21 @@ impl FailureResult {
 
 impl Accounts {
     /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th
-    /// in a row. Simultaneous ones all count, and one of them disables.
-    pub async fn count_failure(&self, account: &Account, max: u32) -> Result<FailureResult, DbError> {
+    /// in a row. Simultaneous ones all count, and one of them disables. `more`: 1, or 0 for one that was counted before.
+    pub async fn count_failure(
+        &self,
+        account: &Account,
+        max: u32,
+        more: i64,
+    ) -> Result<FailureResult, DbError> {
         const SQL: &str =
-            "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
-            CASE WHEN password_failures + 1 >= $1 THEN CAST($2 AS BIGINT) END
+            "UPDATE accounts SET password_failures = password_failures + $5, password_disabled_at =
+            CASE WHEN password_failures + $5 >= $1 THEN CAST($2 AS BIGINT) END
             WHERE id = $3 AND password_version = $4 AND password_disabled_at IS NULL
             RETURNING CASE WHEN password_disabled_at IS NULL THEN 0 ELSE 1 END";
         let (id, now) = (account.id.to_string(), self.clock.now().0);
         let disabled: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(max)).bind(now)
-            .bind(id).bind(account.password_version).fetch_optional(pool).await)?;
+            .bind(id).bind(account.password_version).bind(more).fetch_optional(pool).await)?;
         Ok(FailureResult::of(disabled))
     }
 
@@ -580,18 +585,19 @@ impl Accounts {
         account: &Account,
         device: DeviceId,
         max: u32,
+        more: i64,
     ) -> Result<FailureResult, DbError> {
         const SQL: &str = "INSERT INTO device_failures (account, device, failures, failed_at, spent_at)
-            SELECT id, $1, 1, $2, CASE WHEN $3 <= 1 THEN CAST($2 AS BIGINT) END FROM accounts
+            SELECT id, $1, $6, $2, CASE WHEN $3 <= $6 THEN CAST($2 AS BIGINT) END FROM accounts
             WHERE id = $4 AND password_version = $5
-            ON CONFLICT (account, device) DO UPDATE SET failures = device_failures.failures + 1,
+            ON CONFLICT (account, device) DO UPDATE SET failures = device_failures.failures + excluded.failures,
             failed_at = excluded.failed_at,
-            spent_at = CASE WHEN device_failures.failures + 1 >= $3 THEN excluded.failed_at END
+            spent_at = CASE WHEN device_failures.failures + excluded.failures >= $3 THEN excluded.failed_at END
             WHERE device_failures.spent_at IS NULL
             RETURNING CASE WHEN spent_at IS NULL THEN 0 ELSE 1 END";
         let spent: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(device.to_string())
             .bind(self.clock.now().0).bind(i64::from(max)).bind(account.id.to_string())
-            .bind(account.password_version).fetch_optional(pool).await)?;
+            .bind(account.password_version).bind(more).fetch_optional(pool).await)?;
         Ok(FailureResult::of(spent))
     }
 

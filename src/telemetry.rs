@@ -67,9 +67,8 @@ const COUNTERS: [(&str, &str); 20] = [
     ("gatehouse_webhook_attempts_total", "Attempts to deliver a webhook, by result"),
 ];
 
-const GAUGES: [(&str, &str); 11] = [
+const GAUGES: [(&str, &str); 10] = [
     ("gatehouse_breached_file_up", "0 if the list of lost passwords that is named cannot be read"),
-    ("gatehouse_breached_passwords", "Entries of the list of lost passwords in use"),
     ("gatehouse_connections", "Open connections"),
     ("gatehouse_database_up", "1 if the database answered and accepted writes when last checked"),
     ("gatehouse_otlp_up", "1 if the OTLP receiver accepted the last export of the signal"),

@@ -180,14 +180,14 @@ impl<S: WindowStore + 'static> Hold<S> {
         self.end(|_| HoldOutcome::Keep).await
     }
 
-    /// [`Hold::keep`], and then [`Limiter::peek_all`] at its logs, normally in the same round trip.
-    pub async fn keep_and_peek(self) -> Result<Settlement, StoreError> {
-        self.settle(|_| HoldOutcome::Keep, true).await
-    }
-
     /// The attempt failed, but counts only in the chosen buckets (by index).
     pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
-        self.end(|bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }).await
+        self.end(kept_in(counts)).await
+    }
+
+    /// [`Hold::keep_in`], and then [`Limiter::peek_all`] at its logs, normally in the same round trip.
+    pub async fn keep_in_and_peek(self, counts: impl Fn(usize) -> bool) -> Result<Settlement, StoreError> {
+        self.settle(kept_in(counts), true).await
     }
 
     /// The attempt was abandoned, or counts nowhere.
@@ -230,6 +230,10 @@ impl<S: WindowStore + 'static> Hold<S> {
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
         self.limiter.settle(&buckets, self.id, &outcomes, peek).await
     }
+}
+
+fn kept_in(counts: impl Fn(usize) -> bool) -> impl Fn(usize) -> HoldOutcome {
+    move |bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }
 }
 
 /// A hold without an attempt yet. If the caller is dropped before there is one, as a server drops the request of a

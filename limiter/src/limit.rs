@@ -31,12 +31,14 @@ struct LimitInner {
     mode: LimitMode,
     /// Its `captcha` rules refuse nobody.
     unchallenged: bool,
+    /// See [`Limit::challenging`].
+    challenging: Option<Limit>,
 }
 
 /// Two limits are equal if they decide the same, however much their logs keep.
 impl PartialEq for LimitInner {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, tag: _, rules, capacity: _, sight: _, mode, unchallenged } = self;
+        let Self { name, tag: _, rules, capacity: _, sight: _, mode, unchallenged, challenging: _ } = self;
         (name, rules, mode, unchallenged) == (&other.name, &other.rules, &other.mode, &other.unchallenged)
     }
 }
@@ -221,10 +223,30 @@ impl Limit {
         }
         let name = name.into();
         let tag = *blake3::hash(name.as_bytes()).as_bytes().first_chunk().expect("32 bytes hold 8");
+        let asks = rules.iter().filter(|rule| rule.then == RuleAction::Captcha).cloned().collect::<Vec<_>>();
+        let challenging = (!asks.is_empty()).then(|| Self::of(name.clone(), tag, asks, mode, None));
+        Ok(Self::of(name, tag, rules, mode, challenging))
+    }
+
+    fn of(name: String, tag: [u8; 8], rules: Vec<Rule>, mode: LimitMode, challenging: Option<Self>) -> Self {
         let capacity = rules.iter().map(|rule| rule.max).max().unwrap_or(0);
         let sight = longest_window(&rules);
-        let unchallenged = false;
-        Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode, unchallenged })))
+        Self(Arc::new(LimitInner {
+            name,
+            tag,
+            rules,
+            capacity,
+            sight,
+            mode,
+            unchallenged: false,
+            challenging,
+        }))
+    }
+
+    /// Its `captcha` rules alone, for a log of hits that only these count; None if it has none. Use it with a subject of its
+    /// own: the logs of one subject of two limits with one name are one log.
+    pub fn challenging(&self) -> Option<&Self> {
+        self.0.challenging.as_ref()
     }
 
     /// Returns this limit with logs that keep at least so many hits: for limits of the same name and longest window
@@ -255,7 +277,9 @@ impl Limit {
     pub fn times(&self, factor: u32) -> Self {
         let more = |hits: u32| hits.saturating_mul(factor).min(MAX_HITS);
         let rules = self.rules().iter().map(|rule| Rule { max: more(rule.max), ..rule.clone() }).collect();
-        Self(Arc::new(LimitInner { rules, capacity: more(self.0.capacity), ..LimitInner::clone(&self.0) }))
+        let challenging = self.challenging().map(|asks| asks.times(factor));
+        let capacity = more(self.0.capacity);
+        Self(Arc::new(LimitInner { rules, capacity, challenging, ..LimitInner::clone(&self.0) }))
     }
 
     /// Separates this limit's subjects from those of other limits: a hash of the name.

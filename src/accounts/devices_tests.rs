@@ -33,7 +33,7 @@ async fn bench(database: TestDatabase) -> Bench {
 
 impl Bench {
     async fn fail(&self, device: DeviceId, max: u32) -> FailureResult {
-        self.accounts.count_device_failure(&self.alice, device, max).await.unwrap()
+        self.accounts.count_device_failure(&self.alice, device, max, 1).await.unwrap()
     }
 
     /// The failures of strangers, and those of the device.
@@ -60,7 +60,7 @@ async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_
         let instance = Accounts::new(bench.database.open().await, bench.clock.clone(), Entropy::Os);
         for _ in 0..50 {
             let (instance, alice) = (instance.clone(), bench.alice.clone());
-            tasks.spawn(async move { instance.count_device_failure(&alice, home(), 100).await.unwrap() });
+            tasks.spawn(async move { instance.count_device_failure(&alice, home(), 100, 1).await.unwrap() });
         }
     }
     let outcomes = tasks.join_all().await;
@@ -107,7 +107,7 @@ async fn one_wrong_one_may_be_too_many(database: TestDatabase) {
 async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone(database: TestDatabase) {
     let bench = bench(database).await;
     let Bench { accounts, alice, .. } = &bench;
-    assert_eq!(accounts.count_failure(alice, 1).await.unwrap(), FailureResult::Disabled);
+    assert_eq!(accounts.count_failure(alice, 1, 1).await.unwrap(), FailureResult::Disabled);
     bench.fail(home(), 1).await;
     let set = async |shown| accounts.set_password(alice.id, &Phc::stored("second".to_owned()), shown).await;
     assert_eq!(set(ShownBy::Password(0)).await.unwrap(), None, "as a stranger");

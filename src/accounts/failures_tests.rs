@@ -47,7 +47,7 @@ async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_disab
         let instance = accounts(&database).await;
         for _ in 0..50 {
             let (instance, alice) = (instance.clone(), alice.clone());
-            tasks.spawn(async move { instance.count_failure(&alice, 100).await.unwrap() });
+            tasks.spawn(async move { instance.count_failure(&alice, 100, 1).await.unwrap() });
         }
     }
     let outcomes = tasks.join_all().await;
@@ -66,7 +66,7 @@ async fn a_right_password_begins_anew_but_not_once_it_is_disabled(database: Test
     let alice = alice(&accounts).await;
     for _ in 0..3 {
         for _ in 0..2 {
-            assert_eq!(accounts.count_failure(&alice, 3).await.unwrap(), FailureResult::Counted);
+            assert_eq!(accounts.count_failure(&alice, 3, 1).await.unwrap(), FailureResult::Counted);
         }
         assert!(accounts.forget_failures(&alice).await.unwrap());
         assert_eq!(again(&accounts, &alice).await.password_failures, 0);
@@ -74,7 +74,7 @@ async fn a_right_password_begins_anew_but_not_once_it_is_disabled(database: Test
     for expected in
         [FailureResult::Counted, FailureResult::Counted, FailureResult::Disabled, FailureResult::Void]
     {
-        assert_eq!(accounts.count_failure(&alice, 3).await.unwrap(), expected);
+        assert_eq!(accounts.count_failure(&alice, 3, 1).await.unwrap(), expected);
     }
     // A slower attempt whose password was compared equal before that.
     assert!(!accounts.forget_failures(&alice).await.unwrap());
@@ -85,16 +85,16 @@ async fn a_limit_below_what_stands_disables_at_the_next_failure(database: TestDa
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     for _ in 0..50 {
-        accounts.count_failure(&alice, 100).await.unwrap();
+        accounts.count_failure(&alice, 100, 1).await.unwrap();
     }
-    assert_eq!(accounts.count_failure(&alice, 20).await.unwrap(), FailureResult::Disabled);
+    assert_eq!(accounts.count_failure(&alice, 20, 1).await.unwrap(), FailureResult::Disabled);
 }
 
 async fn a_failure_counts_against_the_password_that_it_was_compared_with(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let before = alice(&accounts).await;
     accounts.set_password(before.id, &phc("second"), ShownBy::Phone(&phone(), None)).await.unwrap().unwrap();
-    assert_eq!(accounts.count_failure(&before, 1).await.unwrap(), FailureResult::Void);
+    assert_eq!(accounts.count_failure(&before, 1, 1).await.unwrap(), FailureResult::Void);
     assert!(!accounts.forget_failures(&before).await.unwrap(), "the first one is right no more");
     assert_eq!(again(&accounts, &before).await.password_failures, 0);
 }
@@ -103,14 +103,14 @@ async fn only_a_code_or_an_administrator_opens_a_disabled_password(database: Tes
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     assert!(!accounts.enable_password(alice.id).await.unwrap(), "it is not disabled");
-    assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), FailureResult::Disabled);
+    assert_eq!(accounts.count_failure(&alice, 1, 1).await.unwrap(), FailureResult::Disabled);
     let by_password = ShownBy::Password(alice.password_version);
     assert_eq!(accounts.set_password(alice.id, &phc("second"), by_password).await.unwrap(), None);
     assert!(!accounts.remove_phone(alice.id).await.unwrap(), "the number is the only way in now");
     assert!(accounts.enable_password(alice.id).await.unwrap());
     let now = again(&accounts, &alice).await;
     assert_eq!((now.open_hash(), now.password_failures), (Some(&phc("first")), 0));
-    assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), FailureResult::Disabled);
+    assert_eq!(accounts.count_failure(&alice, 1, 1).await.unwrap(), FailureResult::Disabled);
     let by_code = ShownBy::Phone(&phone(), None);
     assert!(accounts.set_password(alice.id, &phc("second"), by_code).await.unwrap().is_some());
     let now = again(&accounts, &alice).await;
@@ -121,13 +121,13 @@ async fn only_a_code_or_an_administrator_opens_a_disabled_password(database: Tes
 async fn another_number_or_another_hash_leaves_the_failures_as_they_are(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
-    accounts.count_failure(&alice, 2).await.unwrap();
+    accounts.count_failure(&alice, 2, 1).await.unwrap();
     assert!(accounts.rehash(alice.id, &phc("first"), &phc("dearer")).await.unwrap());
     let other = Phone::stored("+8613800138001".to_owned());
     assert_eq!(accounts.set_phone(&alice, &other).await.unwrap(), PhoneSet::Done);
     let now = again(&accounts, &alice).await;
     assert_eq!(now.password_failures, 1);
-    assert_eq!(accounts.count_failure(&now, 2).await.unwrap(), FailureResult::Disabled);
+    assert_eq!(accounts.count_failure(&now, 2, 1).await.unwrap(), FailureResult::Disabled);
     assert!(accounts.rehash(alice.id, &phc("dearer"), &phc("dearest")).await.unwrap());
     assert_eq!(again(&accounts, &alice).await.open_hash(), None);
 }

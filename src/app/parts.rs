@@ -183,14 +183,15 @@ pub(super) struct SharedParts {
 impl SharedParts {
     pub async fn open(base: &Base) -> Result<Self, StartError> {
         let Base { settings, live, foundation, audit, .. } = base;
-        let Foundation { db, clock, entropy, .. } = foundation;
+        let Foundation { db, clock, entropy, secrets } = foundation;
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let breached = BreachedList::default();
         let (list, login) = (breached.clone(), live.snapshot().login.clone());
         // A file that cannot be read must not keep people from signing in: the overview and the log say so.
         let _ = tokio::task::spawn_blocking(move || list.follow(&login)).await;
-        let hasher = PasswordHasher::new(settings.password, breached, clock.clone(), entropy.clone())
-            .map_err(StartError::Hash)?;
+        let hasher =
+            PasswordHasher::new(settings.password, breached, secrets, clock.clone(), entropy.clone())
+                .map_err(StartError::Hash)?;
         let failures = Arc::new(FailureRecord::new(db.clone(), clock.clone()));
         let guard = Arc::new(LoginGuard::new(
             base.limiter.clone(),
@@ -280,7 +281,7 @@ impl SharedParts {
             tuning: self.tuning,
             audit: audit.clone(),
             attacks: AttackWatch::new(audit.clone()),
-            sign_in: SignInService::new(guard.clone(), accounts.clone(), hasher.clone()),
+            sign_in: SignInService::new(guard.clone(), accounts.clone(), hasher.clone(), &foundation.entropy),
             policy: AuthPolicy::new(foundation, self.attempts.clone(), base.shared()),
             attempts: self.attempts,
             registration: Registration::new(guard.clone(), accounts.clone(), hasher.clone(), codes.clone()),

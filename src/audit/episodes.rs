@@ -146,6 +146,7 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
         | Action::Attempt
         | Action::Reset
         | Action::PasswordDisabled
+        | Action::Spray
         | Action::FactorReset
         | Action::TotpDisabled
         | Action::KeyRotated
@@ -388,6 +389,8 @@ fn counted(event: &AuditEvent<'_>, recording: Recording, keys: EventKeys) -> Eve
         }
         Some(LimitSubject::Prefix | LimitSubject::ProgramPrefix) => EventKeys { prefix: keys.prefix, ..none },
         Some(LimitSubject::Everyone | LimitSubject::Program) => none,
+        // One row for each network that is asked.
+        Some(LimitSubject::Password) => EventKeys { network: keys.network, ..none },
         None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },
         None if limit == SMS_BRAKE => EventKeys { prefix: keys.prefix, ..none },
         Some(LimitSubject::Address | LimitSubject::RealmAddress | LimitSubject::ProgramAddress) | None => {

@@ -39,6 +39,8 @@ pub enum Action {
     PasswordDisabled,
     /// A password that signed in is in the list of lost ones.
     PasswordBreached,
+    /// One password is tried at many names; the detail says at how many, from how many networks.
+    Spray,
     /// A second factor was wrong, or its guess was refused, after a right first one; `name` is its kind.
     FactorFailed,
     /// An account got a second factor; `name` is its kind.
@@ -124,6 +126,18 @@ pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
 pub const FROM_DEVICE: &str = "device";
 /// The first field of that detail. At another program's login, where the name is the realm's, it alone tells.
 pub const DEVICE: &str = "device";
+/// The last field of the detail of a wrong password that was the same again: no rule that blocks counts it.
+pub const REPEAT: &str = "repeat";
+
+/// A detail that says so.
+pub fn with_repeat(detail: Option<String>) -> String {
+    let field = format!(r#""{REPEAT}":true}}"#);
+    match detail.as_deref().and_then(|detail| detail.strip_suffix('}')) {
+        Some(others) => format!("{others},{field}"),
+        None => format!("{{{field}"),
+    }
+}
+
 /// The names of registrations that were refused before anything was looked up: they count nowhere.
 pub const UNCOUNTED_REGISTRATIONS: [&str; 2] = ["unfit-password", "busy"];
 /// The names of what an account's owner does with the data of it; all else of [`Action::Admin`] is administrators'.
@@ -458,6 +472,7 @@ impl EventEntry {
             Action::Attack
             | Action::PasswordDisabled
             | Action::PasswordBreached
+            | Action::Spray
             | Action::Budget
             | Action::FactorAdded
             | Action::FactorRemoved

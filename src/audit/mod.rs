@@ -32,7 +32,8 @@ pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWat
 use episodes::EpisodeTable;
 pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,
-    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, SubjectKind, UNCOUNTED_REGISTRATIONS, mask, words_of,
+    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, REPEAT, SubjectKind, UNCOUNTED_REGISTRATIONS, mask,
+    with_repeat, words_of,
 };
 pub use log::{
     BusiestSubjects, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,

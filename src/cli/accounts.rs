@@ -14,6 +14,7 @@ use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::{LiveSettings, LoadedConfig};
 use gatehouse::login::{BreachedList, PasswordHasher};
+use gatehouse::secret::MasterKey;
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -242,8 +243,9 @@ pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> 
     if let Some(reason) = breached.refused() {
         return Err(CliFailure::unusable(format!("login.breached: {reason}")));
     }
-    let hasher = PasswordHasher::new(loaded.settings.password, breached, clock, entropy)
-        .map_err(CliFailure::broken)?;
+    let hasher =
+        PasswordHasher::new(loaded.settings.password, breached, &MasterKey::random(&entropy), clock, entropy)
+            .map_err(CliFailure::broken)?;
     let hash = hasher
         .hash_new(&password, &login)
         .await

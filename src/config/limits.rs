@@ -138,6 +138,8 @@ limits! {
     LoginAddress, login_address = "login-address", Address, SignIn, Possible, from_an_address();
     /// Wrong passwords from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256.
     LoginNetwork, login_network = "login-network", Network, SignIn, Possible, from_a_network();
+    /// Names at which one password was wrong: a detector, whose `max` is the floor of what it takes for an attack.
+    LoginGuess, login_guess = "login-guess", Password, Name, OnlyAsks, [Rule::sliding(5, HOUR, RuleAction::Captcha)];
     /// Wrong codes of an authenticator app for one account, of strangers, whose first factor was right.
     FactorAccount, factor_account = "factor-account", Account, Factor, WouldGiveAway, wrong_factors();
     /// Wrong second factors from one known device, counted here instead: a thief of the password takes nothing from
@@ -225,12 +227,16 @@ pub enum LimitSubject {
     RealmNetwork,
     /// What a client of OpenID Connect was let have of somebody. Nobody can name one.
     Grant,
+    /// One password, at whatever names. Nobody can name one.
+    Password,
 }
 
 /// What one hit of a limit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitUnit {
     SignIn,
+    /// A name at which a password was wrong.
+    Name,
     /// A code of an authenticator app.
     Factor,
     /// A call of a client of OpenID Connect.
@@ -252,7 +258,7 @@ impl LimitName {
     }
 
     pub fn may_challenge(self) -> bool {
-        self.captcha() == CaptchaRules::Possible
+        matches!(self.captcha(), CaptchaRules::Possible | CaptchaRules::OnlyAsks)
     }
 
     pub fn is_of_one_instance(self) -> bool {
@@ -340,6 +346,8 @@ pub fn is_custom_name(name: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CaptchaRules {
     Possible,
+    /// It must: whoever frames a password must not lock those out whose it is.
+    OnlyAsks,
     /// The limit counts challenges themselves.
     IsTheThing,
     /// Programs use the limit, and have no form of ours.
@@ -366,6 +374,11 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
         return None;
     }
     let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
+    if captcha == CaptchaRules::OnlyAsks && !is_one_window(&rules) {
+        section
+            .refuse_key("rules", "must be one rule with a window of 10m to 24h: a detector has one window");
+        return None;
+    }
     let refused = |wrong: LimitError| match wrong.rule() {
         Some(index) => {
             if let Some(place) = places.get(index).cloned().flatten().or_else(|| section.place_of("rules")) {
@@ -381,7 +394,8 @@ fn rule(section: &mut SectionReader<'_>, captcha: CaptchaRules) -> Option<Rule> 
     // All are read before the first failure ends it, so that every mistake is reported.
     let missing = "is missing; write how many hits the rule admits";
     let max = section.required("max", missing, integer(1..=MAX_HITS));
-    let then = section.value("then", RuleAction::Block, |node| then(node, captcha));
+    let unsaid = if captcha == CaptchaRules::OnlyAsks { RuleAction::Captcha } else { RuleAction::Block };
+    let then = section.value("then", unsaid, |node| then(node, captcha));
     let span = span(section);
     Some(Rule { max: max?, span: span?, then })
 }
@@ -389,7 +403,11 @@ fn rule(section: &mut SectionReader<'_>, captcha: CaptchaRules) -> Option<Rule> 
 fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
     let then = word(&[("captcha", RuleAction::Captcha), ("block", RuleAction::Block)])(node)?;
     match (then, captcha) {
-        (RuleAction::Block, _) | (RuleAction::Captcha, CaptchaRules::Possible) => Ok(then),
+        (RuleAction::Block, CaptchaRules::OnlyAsks) => {
+            Err("cannot be \"block\": whoever tries a password at many names would lock those out whose it is; use \"captcha\""
+                .to_owned())
+        }
+        (RuleAction::Captcha, CaptchaRules::OnlyAsks | CaptchaRules::Possible) | (RuleAction::Block, _) => Ok(then),
         (RuleAction::Captcha, CaptchaRules::IsTheThing) => {
             Err("cannot be \"captcha\": this limit counts CAPTCHAs; use \"block\"".to_owned())
         }
@@ -400,6 +418,15 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
             Err("cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\""
                 .to_owned())
         }
+    }
+}
+
+fn is_one_window(rules: &[Rule]) -> bool {
+    let fits = |window: &Duration| (SECOND * 600..=DAY).contains(window);
+    match rules {
+        [] => true,
+        [Rule { span: RuleSpan::Sliding(window), .. }] => fits(window),
+        _ => false,
     }
 }
 

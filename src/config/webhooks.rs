@@ -36,6 +36,9 @@ pub enum WebhookEvent {
     /// After too many wrong ones in a row.
     #[strum(serialize = "password.disabled")]
     PasswordDisabled,
+    /// One password is tried at many names.
+    #[strum(serialize = "spray")]
+    Spray,
     /// Somebody has signed in with a lost one.
     #[strum(serialize = "password.breached")]
     PasswordBreached,

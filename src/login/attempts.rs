@@ -20,6 +20,7 @@ use super::guard::{
     AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
+use super::guess::{Guess, GuessKeys, GuessSource};
 use crate::accounts::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin};
 use crate::audit::{self, Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
 use crate::clock::{Clock, Micros};
@@ -40,6 +41,7 @@ struct AttemptsParts {
     tickets: SigningKeys,
     devices: DeviceCookies,
     subjects: SubKey,
+    guesses: GuessKeys,
     clock: Clock,
     entropy: Entropy,
     /// The attempts that this instance has admitted and that have not ended, by what their outcome is noted under.
@@ -52,6 +54,9 @@ pub struct GuardedAttempt<'a> {
     /// The origin of the client that the program serves, as our own sign-in counts it.
     pub origin: &'a RequestOrigin,
     pub device: GuardedDevice<'a>,
+    /// What the program says of the password: the same for the same password at the name, and at no other name. Empty: it
+    /// says nothing, and every failure is a new guess.
+    pub guess: &'a [u8],
     pub solved: bool,
     /// The client's address is refused.
     pub denied: bool,
@@ -101,6 +106,7 @@ impl GuardedAttempts {
             tickets: secrets.derive_signing(ticket::PURPOSE),
             devices: DeviceCookies::new(device_keys, clock.clone(), entropy.clone()),
             subjects: secrets.derive("guard.subject"),
+            guesses: GuessKeys::new(&secrets),
             clock,
             entropy,
             in_flight: Mutex::default(),
@@ -206,8 +212,17 @@ impl GuardedAttempts {
         (account, device): (AccountId, Option<KnownDevice>),
         slot: AttemptSlot,
     ) -> String {
-        let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
+        let AttemptsParts { tickets, guesses, entropy, clock, in_flight, .. } = &*self.0;
         let (hit, buckets) = slot.hit();
+        let source = match &device {
+            Some(device) => GuessSource::device(device.id.as_bytes(), guesses),
+            None => {
+                let address = attempt.realm.subject(&attempt.origin.address);
+                GuessSource::client(&address, &[], guesses)
+            }
+        };
+        let tag = || guesses.tag(&[account.as_bytes(), attempt.guess].concat());
+        let guess = (!attempt.guess.is_empty()).then(|| Guess { tag: tag(), source });
         let log = |bucket: &OwnedBucket| (bucket.limit.name().to_owned(), bucket.key.0);
         let noted = |refusal: Refusal| NotedRule {
             limit: buckets[refusal.bucket].limit.name().to_owned(),
@@ -224,6 +239,7 @@ impl GuardedAttempts {
             at: clock.now().0,
             logs: buckets.iter().map(log).collect(),
             account: *account.as_bytes(),
+            guess,
             device: *device.as_bytes(),
             seen: AttemptSeen {
                 at: slot.taken().at.0,
@@ -297,7 +313,8 @@ impl GuardedAttempts {
                 // What was noted may not have been carried out, because something was out.
                 if !lapsed {
                     let hit = HitId(ticket.hit);
-                    guard.settle_elsewhere(&live.limits, &ticket.logs, hit, failed(outcome)).await?;
+                    let told = (failed(outcome), ticket.guess_of(outcome));
+                    guard.settle_elsewhere(&live.limits, &ticket.logs, hit, told).await?;
                 }
                 Ok(self.told(&ticket, outcome))
             }
@@ -320,9 +337,13 @@ impl GuardedAttempts {
         ticket: &AttemptTicket,
         outcome: AttemptOutcome,
     ) -> Result<(), SettleError> {
+        let mut repeat = false;
         let done = match (self.take_slot(&id), outcome) {
             (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
-                slot.keep().await.map(|at| at.map(|at| (at, false))).map_err(SettleError::from)
+                slot.keep(ticket.guess_of(outcome)).await.map_err(SettleError::from).map(|(at, again)| {
+                    repeat = again;
+                    at.map(|at| (at, false))
+                })
             }
             (Some(slot), AttemptOutcome::Success) => Ok(slot.succeed().await),
             (Some(slot), AttemptOutcome::Abandoned) => {
@@ -331,11 +352,15 @@ impl GuardedAttempts {
             }
             (None, _) => {
                 let (guard, hit) = (&self.0.guard, HitId(ticket.hit));
-                let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, hit, failed(outcome)).await;
-                settled.map(|()| Some((self.audit().now(), false)))
+                let told = (failed(outcome), ticket.guess_of(outcome));
+                guard.settle_elsewhere(&live.limits, &ticket.logs, hit, told).await.map(|again| {
+                    repeat = again;
+                    Some((self.audit().now(), false))
+                })
             }
         };
-        self.record_settled(ticket, outcome, done.as_ref().copied().unwrap_or_default());
+        let settled = done.as_ref().copied().unwrap_or_default();
+        self.record_settled(ticket, (outcome, repeat), settled);
         done.map(drop)
     }
 
@@ -358,7 +383,7 @@ impl GuardedAttempts {
                 match self.0.outcomes.note(id, AttemptOutcome::Lapsed).await {
                     Ok(None) => drop(self.carry_out(live, id, &ticket, AttemptOutcome::Lapsed).await),
                     // Told at another instance, which may not have come to its end.
-                    Ok(Some(told)) => self.follow(id, told).await,
+                    Ok(Some(told)) => self.follow(id, told, ticket.guess_of(told)).await,
                     // It may have been told elsewhere: the store will say, if it comes back soon.
                     Err(_) if patient => out.store(true, Ordering::Relaxed),
                     Err(_) => drop(self.carry_out(live, id, &ticket, AttemptOutcome::Lapsed).await),
@@ -377,9 +402,9 @@ impl GuardedAttempts {
     }
 
     /// The slot of an attempt that another instance has recorded. Repeating what that did changes nothing.
-    async fn follow(&self, id: [u8; 16], told: AttemptOutcome) {
+    async fn follow(&self, id: [u8; 16], told: AttemptOutcome, guess: Option<Guess>) {
         match self.take_slot(&id) {
-            Some(slot) if failed(told) => drop(slot.keep().await),
+            Some(slot) if failed(told) => drop(slot.keep(guess).await),
             Some(slot) => slot.refund().await,
             None => {}
         }
@@ -405,12 +430,17 @@ impl GuardedAttempts {
     }
 
     /// `settled`: when, if the store could say, and whether a success was to forgive.
-    fn record_settled(&self, ticket: &AttemptTicket, ended: AttemptOutcome, settled: Option<(Micros, bool)>) {
+    fn record_settled(
+        &self,
+        ticket: &AttemptTicket,
+        (ended, repeat): (AttemptOutcome, bool),
+        settled: Option<(Micros, bool)>,
+    ) {
         let seen = &ticket.seen;
         let forgave = settled.is_some_and(|(_, forgave)| forgave);
         let (outcome, more) = match ended {
             AttemptOutcome::Success => (Outcome::Ok, (!forgave).then_some(("forgave", false))),
-            AttemptOutcome::Failure => (Outcome::Wrong, None),
+            AttemptOutcome::Failure => (Outcome::Wrong, repeat.then_some((audit::REPEAT, true))),
             AttemptOutcome::Lapsed => (Outcome::Wrong, Some(("lapsed", true))),
             // It counts nowhere.
             AttemptOutcome::Abandoned => return,

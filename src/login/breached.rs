@@ -48,7 +48,7 @@ impl BreachedList {
         let Some(path) = &settings.breached else {
             *followed = FollowedFile::default();
             self.0.filter.store(None);
-            self.report(&followed);
+            Self::report(&followed);
             return;
         };
         let seen = (path.clone(), settings.breached_memory, look_of(path));
@@ -69,7 +69,7 @@ impl BreachedList {
             }
         };
         *followed = FollowedFile { seen: Some(seen), refused };
-        self.report(&followed);
+        Self::report(&followed);
     }
 
     /// The filter that the settings name; None if they name none.
@@ -93,9 +93,7 @@ impl BreachedList {
         filter.as_ref().map(has)
     }
 
-    fn report(&self, followed: &FollowedFile) {
-        let entries = self.0.filter.load().as_ref().map_or(0, |filter| filter.entries());
-        metrics::gauge!("gatehouse_breached_passwords").set(entries as f64);
+    fn report(followed: &FollowedFile) {
         let up = followed.refused.is_none();
         metrics::gauge!("gatehouse_breached_file_up").set(if up { 1.0 } else { 0.0 });
     }

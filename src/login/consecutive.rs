@@ -152,8 +152,16 @@ impl ConsecutiveFailures {
         }
     }
 
-    /// Counts a wrong password. Returns whether it was the last one allowed to strangers, or to its device.
-    pub async fn count(&self, login: &Username, lookup: &LoginLookup, max: u32) -> Result<bool, DbError> {
+    /// Counts a wrong password; the same one again costs as much, and counts nothing. Returns whether it was the last one
+    /// allowed to strangers, or to its device.
+    pub async fn count(
+        &self,
+        login: &Username,
+        lookup: &LoginLookup,
+        max: u32,
+        repeat: bool,
+    ) -> Result<bool, DbError> {
+        let more = i64::from(!repeat);
         let account = lookup.account.as_ref();
         let is_disabled = account.is_some_and(|account| account.password_disabled_at.is_some());
         if is_disabled && lookup.device.is_none() {
@@ -164,15 +172,16 @@ impl ConsecutiveFailures {
         }
         let (counted, disabled) = match (account, lookup.device) {
             (Some(account), Some(from)) => {
-                (self.accounts.count_device_failure(account, from.device, max).await?, &self.spent)
+                (self.accounts.count_device_failure(account, from.device, max, more).await?, &self.spent)
             }
             (Some(account), None) if account.open_hash().is_some() => {
-                (self.accounts.count_failure(account, max).await?, &self.disabled)
+                (self.accounts.count_failure(account, max, more).await?, &self.disabled)
             }
             _ => {
                 if !is_disabled {
                     let _one_at_a_time = self.in_flight.lock();
-                    self.unheld.insert(login.clone(), self.unheld.get(login).unwrap_or(0) + 1);
+                    let failures = self.unheld.get(login).unwrap_or(0) + u64::from(!repeat);
+                    self.unheld.insert(login.clone(), failures);
                 }
                 self.accounts.count_unheld_failure(login).await?;
                 return Ok(false);

@@ -193,8 +193,8 @@ impl FactorVerifier {
             }
             TotpResult::Wrong | TotpResult::WrongAndDisabled => {}
         }
-        let kept = slot.keep().await;
-        let settled = Some(kept.as_ref().ok().copied().flatten().unwrap_or(taken.at));
+        let kept = slot.keep(None).await;
+        let settled = Some(kept.as_ref().ok().and_then(|(at, _)| *at).unwrap_or(taken.at));
         let limit = |rule: usize| mode.limits(GuardedLogin::Factor)[rule].as_str();
         let why = taken.noted.map(|refusal| EventRule::noted(limit(refusal.bucket), &refusal));
         let wrong = AuditEvent {
@@ -246,7 +246,7 @@ impl FactorVerifier {
                 Ok(Ok(right))
             }
             Ok(Err(wrong)) => {
-                let at = slot.keep().await?.unwrap_or(taken.at);
+                let at = slot.keep(None).await?.0.unwrap_or(taken.at);
                 Ok(Err((CountedAttempt { at, ..taken }, wrong)))
             }
             Err(error) => {

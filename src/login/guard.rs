@@ -9,7 +9,8 @@
 //!               |
 //! verify        the account is read and the password compared, in another task: a client that hangs up
 //!               |  leaves no slot unsettled
-//! settle        |- keep     wrong: the failure is recorded in SQL before the answer, and counts
+//! settle        |- keep     wrong: the failure is recorded in SQL before the answer, and counts; the same password again
+//!               |           is no new guess, and counts for `captcha` rules and at address and network alone
 //!               |- succeed  right: the slot is given back, and its own log forgives what asked for challenges
 //!               '- refund   nothing was compared: the slot is given back
 //! ```
@@ -39,9 +40,9 @@ use gatehouse_limiter::{
 };
 use metrics::Counter;
 
-use self::counting::{OWN, account_key, enforced};
+use self::counting::{OWN, account_key, by_own, enforced};
 use self::slot::{InFlightAttempts, SlotHold};
-use super::RequestOrigin;
+use super::{Guess, RequestOrigin};
 use crate::accounts::{Account, AccountId, Accounts, Username};
 use crate::audit::{Audit, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
@@ -52,7 +53,7 @@ use crate::throttle::{Limiter, WindowRebuild};
 
 pub use counting::{
     AccountSubject, ClientCapabilities, CountingMode, GuardRequest, GuardedLogin, REALM_VERSION,
-    account_subject,
+    account_subject, all_failures,
 };
 pub use failure_record::FailureRecord;
 pub use slot::AttemptSlot;
@@ -276,7 +277,10 @@ impl LoginGuard {
             let buckets = mode.buckets(&self.limiter, limits, who);
             let (complete, patience) = (return_to_store::windows(term.generation), who.means.patience);
             let held = match self.limiter.hold_if_complete(complete, &buckets, who.solved, patience).await {
-                Ok(HoldDecision::Refused(refusal)) => return Some(refused(who.guarded, mode, refusal)),
+                Ok(HoldDecision::Refused(refusal)) => {
+                    let refusal = by_own(refusal, |bucket| buckets[bucket].limit);
+                    return Some(refused(who.guarded, mode, refusal));
+                }
                 Ok(HoldDecision::OutOfPatience) => {
                     return Some(GuardAdmission::Busy);
                 }
@@ -396,6 +400,11 @@ impl LoginGuard {
         }
     }
 
+    /// Deletes guesses that are remembered no longer; returns how many.
+    pub async fn purge_guesses(&self, batch: u32) -> Result<u64, DbError> {
+        self.failures.purge_guesses(batch).await
+    }
+
     /// Deletes an account's failures, because its owner has proved who they are in another way. First in the
     /// record, so that a rebuild does not bring back what was forgiven.
     pub async fn forgive(
@@ -404,22 +413,26 @@ impl LoginGuard {
         limits: &Limits,
         account: AccountId,
     ) -> Result<(), StoreError> {
-        let bucket = self.limiter.bucket(login.limits(limits).account, &account_key(account));
+        let (limit, key) = (login.limits(limits).account, account_key(account));
+        let bucket = self.limiter.bucket(limit, &key);
         if let Err(error) = self.failures.forget(bucket.key).await {
             tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
+        }
+        if let Some(all) = all_failures(&self.limiter, limit, &key) {
+            self.limiter.clear(all).await?;
         }
         self.limiter.clear(bucket).await
     }
 
     /// Settles an attempt that another instance has admitted: kept as a failure, or taken back. Nothing is forgiven,
-    /// because only that instance knows who else came meanwhile.
+    /// because only that instance knows who else came meanwhile. Returns whether it failed by the same password again.
     pub async fn settle_elsewhere(
         &self,
         limits: &Limits,
         logs: &[(String, [u8; 16])],
         hit: HitId,
-        failed: bool,
-    ) -> Result<(), SettleError> {
+        (failed, guess): (bool, Option<Guess>),
+    ) -> Result<bool, SettleError> {
         let bucket = |(name, key): &(String, [u8; 16])| {
             limits
                 .get(name)
@@ -428,18 +441,25 @@ impl LoginGuard {
         };
         let buckets: Vec<Bucket<'_>> = logs.iter().map(bucket).collect();
         if !failed {
-            return Ok(self.limiter.refund(&buckets, hit).await?);
+            self.limiter.refund(&buckets, hit).await?;
+            return Ok(false);
         }
         let owned: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-        let (kept, written) =
-            tokio::join!(self.limiter.keep(&buckets, hit), self.failures.write(hit, &owned));
-        written?;
+        let repeat = self.failures.write(hit, &owned, guess).await?;
+        let (own, others) = buckets.split_at(OWN + 1);
+        let kept = match repeat {
+            false => self.limiter.keep(&buckets, hit).await.map(drop),
+            true => {
+                let refunded = self.limiter.refund(own, hit).await;
+                refunded.and(self.limiter.keep(others, hit).await.map(drop))
+            }
+        };
         // It is in the record; a store that did not hear of it has it as a hold, which counts in a while.
         if let Err(error) = kept {
             self.note_outage(&error);
             self.in_flight.leave_store();
         }
-        Ok(())
+        Ok(repeat)
     }
 
     fn note_outage(&self, error: &StoreError) {

@@ -17,12 +17,14 @@ use tracing::Instrument;
 
 use self::response_timing::ResponseTiming;
 use self::workers::{HashTurn, HashWorkers};
+use super::guess::{GuessKeys, GuessTag};
 use super::{BreachedList, Password, PasswordError};
 use crate::accounts::Username;
 use crate::accounts::stored_hash::{HashCost, HashFunction, Phc, StoredHash};
 use crate::clock::Clock;
 use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
+use crate::secret::MasterKey;
 use crate::{secret, spans};
 
 pub use scheduler::{HashCaller, HashLane};
@@ -48,7 +50,8 @@ struct HasherPool {
     params: Params,
     function: HashFunction,
     breached: BreachedList,
-    /// Shaped like a hash with these parameters, but its output is random.
+    guesses: GuessKeys,
+    /// Shaped like a hash with these parameters, but its output is random. Each name has a salt of its own.
     decoy: StoredHash,
     entropy: Entropy,
     workers: HashWorkers,
@@ -76,6 +79,8 @@ pub struct VerifyResult {
     pub rehash: bool,
     /// Whether the right password is a lost one; None if it was wrong, or nobody can tell.
     pub breached: Option<bool>,
+    /// By which a wrong password is known again at the same name; none of a right one is ever made.
+    pub tag: Option<GuessTag>,
 }
 
 impl VerifyResult {
@@ -100,13 +105,14 @@ impl PasswordHasher {
     pub fn new(
         settings: HashSettings,
         breached: BreachedList,
+        secrets: &MasterKey,
         clock: Clock,
         entropy: Entropy,
     ) -> Result<Self, argon2::Error> {
         let HashSettings { memory_kib, iterations, parallelism, workers, queue } = settings;
         let params = Params::new(memory_kib, iterations, parallelism, Some(OUTPUT_BYTES))?;
         let workers = workers.clamp(1, MOST_WORKERS);
-        let salt = entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>().to_vec();
+        let salt = Vec::new();
         let output = entropy.bytes::<OUTPUT_BYTES>().to_vec();
         let function = HashFunction::own(params.clone());
         response_timing::note_deadline(None);
@@ -114,6 +120,7 @@ impl PasswordHasher {
             decoy: StoredHash { function: function.clone(), salt, output, imported: false },
             function,
             breached,
+            guesses: GuessKeys::new(secrets),
             params,
             entropy,
             workers: HashWorkers::start(workers, queue, clock),
@@ -181,7 +188,7 @@ impl PasswordHasher {
         self.work(caller, pending(), move |pool, _| pool.hash(&password)).await
     }
 
-    /// Whether the password matches the hash. Without a hash (no account, or no usable password) a decoy is
+    /// Whether the password matches the hash. Without a hash (no account, or no usable password) a decoy of the name is
     /// computed, so that the answer `false` takes as long. The same happens if the stored hash is damaged or
     /// its parameters are out of bounds, which is logged.
     ///
@@ -196,7 +203,7 @@ impl PasswordHasher {
         caller: &HashCaller,
         hung_up: impl Future<Output = ()>,
         password: &Password,
-        phc: Option<&Phc>,
+        (login, phc): (&Username, Option<&Phc>),
     ) -> Result<VerifyResult, HasherBusy> {
         let real = phc.and_then(|phc| {
             let stored = StoredHash::parse(phc.as_str(), &self.0.params);
@@ -208,7 +215,8 @@ impl PasswordHasher {
             stored
         });
         let known = real.is_some();
-        let stored = real.unwrap_or_else(|| self.0.decoy.clone());
+        let decoy = || StoredHash { salt: self.0.guesses.decoy_salt(login), ..self.0.decoy.clone() };
+        let stored = real.unwrap_or_else(decoy);
         let imported = stored.imported;
         let stale = imported || stored.function != self.0.function;
         if imported && self.timing().is_none() {
@@ -223,9 +231,11 @@ impl PasswordHasher {
             let typed = if imported { compared.bytes_as_typed() } else { compared.bytes() };
             let StoredHash { function, salt, output, .. } = &stored;
             let computed = pool.compute(typed, function, salt, output.len());
-            (secret::same(&computed, output), timing.map(|timing| (timing, turn)))
+            let same = secret::same(&computed, output);
+            let tag = (!same).then(|| pool.guesses.tag(&computed));
+            (same, tag, timing.map(|timing| (timing, turn)))
         });
-        let (same, timed) = same.await?;
+        let (same, tag, timed) = same.await?;
         let answer_at = match timed {
             Some((timing, turn)) => Some(finish(timing, turn).await),
             None => None,
@@ -235,7 +245,7 @@ impl PasswordHasher {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
         let breached = if ok { self.0.breached.contains(password) } else { None };
-        Ok(VerifyResult { ok, answer_at, rehash: ok && stale, breached })
+        Ok(VerifyResult { ok, answer_at, rehash: ok && stale, breached, tag })
     }
 
     /// Follows the slowest of the imported passwords; None if there are none. Clones follow, too.
@@ -271,6 +281,10 @@ impl PasswordHasher {
         }
         response_timing::note_deadline(timing);
         *self.0.timing.write() = timing;
+    }
+
+    pub fn guesses(&self) -> &GuessKeys {
+        &self.0.guesses
     }
 
     /// The lost passwords that none may be.

@@ -6,6 +6,7 @@ mod by_code;
 mod consecutive;
 mod factor_verifier;
 mod guard;
+mod guess;
 mod hasher;
 mod password;
 mod registration;
@@ -24,8 +25,11 @@ pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerif
 pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
     AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, FailureRecord,
-    GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, SettleError, account_subject,
+    GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, SettleError, account_subject, all_failures,
 };
+#[doc(hidden)]
+pub use guess::detector as spray_detector;
+pub use guess::{Guess, GuessKeys, GuessSource, GuessTag, Spray, SprayNews, SprayWatch};
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use registration::{

@@ -14,13 +14,17 @@ use super::guard::{
     AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountedAttempt, CountingMode,
     GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
 };
-use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, VerifyResult};
+use super::{
+    Guess, GuessKeys, GuessSource, HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, Spray,
+    SprayNews, SprayWatch, VerifyResult,
+};
 use crate::accounts::{Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, Username};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};
-use crate::config::{BreachedAction, LiveSettings};
+use crate::config::{BreachedAction, LimitName, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
+use crate::entropy::Entropy;
 use crate::request_id;
 use crate::telemetry::SIGN_IN_SECONDS;
 
@@ -35,6 +39,7 @@ struct SignInInner {
     accounts: Accounts,
     consecutive: ConsecutiveFailures,
     hasher: PasswordHasher,
+    sprays: SprayWatch,
     /// How long those took whose password was compared, lately.
     took: RecentTimes,
 }
@@ -45,6 +50,8 @@ pub struct SignInAttempt {
     pub origin: RequestOrigin,
     /// The devices of the browser that it comes from.
     pub devices: KnownDevices,
+    /// The browser's id, if it has one.
+    pub browser: Option<[u8; 16]>,
     /// The client's address is refused: only a known device may try its own account's password.
     pub denied: bool,
     /// A CAPTCHA was solved with this attempt.
@@ -99,14 +106,25 @@ enum VerifyEnd {
 }
 
 impl SignInService {
-    pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher) -> Self {
+    pub fn new(
+        guard: Arc<LoginGuard>,
+        accounts: Accounts,
+        hasher: PasswordHasher,
+        entropy: &Entropy,
+    ) -> Self {
         let consecutive = ConsecutiveFailures::new(accounts.clone());
         // They are there from the start.
         for outcome in ["signed-in", "rejected", "challenged", "throttled", "busy"] {
             sign_ins(outcome).increment(0);
         }
         let _ = metrics::histogram!(SIGN_IN_SECONDS);
-        Self(Arc::new(SignInInner { guard, accounts, consecutive, hasher, took: RecentTimes::default() }))
+        let (sprays, took) = (SprayWatch::new(entropy), RecentTimes::default());
+        Self(Arc::new(SignInInner { guard, accounts, consecutive, hasher, sprays, took }))
+    }
+
+    /// One password that is tried at many names, as far as this instance sees.
+    pub fn spray(&self) -> Option<Spray> {
+        self.0.sprays.newest(self.0.guard.audit().now())
     }
 
     pub fn guard(&self) -> &Arc<LoginGuard> {
@@ -206,6 +224,9 @@ impl SignInService {
         {
             return Ok(Err(denied));
         }
+        if self.is_sprayed(live, counted) {
+            return Ok(Err(self.record_sprayed(counted)));
+        }
         if let Err(busy) = hasher.has_room(&counted.caller()).await {
             return Ok(Err(self.record_busy(counted, busy.retry_after)));
         }
@@ -282,7 +303,7 @@ impl SignInService {
         mut lookup: LoginLookup,
         compared: VerifyResult,
     ) -> Result<SignInOutcome, DbError> {
-        let SignInInner { guard, consecutive, .. } = &*self.0;
+        let SignInInner { guard, consecutive, hasher, sprays, .. } = &*self.0;
         let taken = slot.taken();
         if compared.ok
             && let Some(account) = lookup.account.take()
@@ -295,22 +316,35 @@ impl SignInService {
             if compared.rehash {
                 self.rehash(account.clone(), counted.attempt.password.clone(), counted.caller());
             }
+            let (limit, password) = (&live.limits.login_guess, &counted.attempt.password);
+            let sprayed =
+                counted.mode.known().is_none() && sprays.is_hot(limit, password, guard.audit().now());
             let account = match compared.breached {
-                Some(breached) => self.note_breached(live, counted, account, breached).await?,
+                Some(breached) => self.note_breached(live, counted, account, (breached, sprayed)).await?,
+                None if sprayed => self.note_breached(live, counted, account, (false, true)).await?,
                 None => account,
             };
             let device = lookup.device.map(|from| from.device);
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
-        let kept = slot.keep_and_peek().await;
-        let counts_from = kept.as_ref().ok().and_then(Option::as_ref).map_or(taken.at, |settled| settled.at);
-        let event = counted.settled(taken);
+        if compared.tag.is_some() {
+            self.note_wrong(live, counted);
+        }
+        let guess = compared.tag.map(|tag| Guess { tag, source: counted.source(hasher.guesses()) });
+        let kept = slot.keep_and_peek(guess).await;
+        let settled = kept.as_ref().ok().and_then(|(settled, _)| settled.as_ref());
+        let counts_from = settled.map_or(taken.at, |settled| settled.at);
+        let repeat = kept.as_ref().is_ok_and(|(_, repeat)| *repeat);
+        let mut event = counted.settled(taken);
+        if repeat {
+            event.detail = Some(audit::with_repeat(event.detail));
+        }
         guard.audit().record(AuditEvent { outcome: Outcome::Wrong, settled: Some(counts_from), ..event });
         let most = live.login.max_consecutive_failures;
-        if consecutive.count(&counted.attempt.login, &lookup, most).await? {
+        if consecutive.count(&counted.attempt.login, &lookup, most, repeat).await? {
             self.record_disabled(counted);
         }
-        let kept = kept?;
+        let (kept, _) = kept?;
         drop(lookup.permit);
         let everyone = counted.mode == CountingMode::Stranger
             && live.access.challenges_everyone(guard.audit().now()).is_some();
@@ -333,8 +367,9 @@ impl SignInService {
     ) -> Result<Result<VerifyResult, HasherBusy>, DbError> {
         let SignInInner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
-        let password = &counted.attempt.password;
-        let mut compared = hasher.verify(&counted.caller(), hung_up, password, lookup.open_hash()).await;
+        let (login, password) = (&counted.attempt.login, &counted.attempt.password);
+        let mut compared =
+            hasher.verify(&counted.caller(), hung_up, password, (login, lookup.open_hash())).await;
         if let Ok(VerifyResult { ok: ok @ true, .. }) = &mut compared {
             *ok = consecutive.confirm(lookup).await?;
         }
@@ -380,17 +415,19 @@ impl SignInService {
         guard.subject(&attempt.login).await.map(Ok)
     }
 
-    /// Remembers of an account whether its password, which was right, is a lost one, and acts as `[login]` says. Returns the
-    /// account as it is then.
+    /// Remembers of an account whether others know its password, which was right: it is a lost one, or is being tried at
+    /// many names; and acts as `[login]` says. Returns the account as it is then.
     async fn note_breached(
         &self,
         live: &LiveSettings,
         counted: CountedSignIn<'_>,
         account: Account,
-        breached: bool,
+        (lost, sprayed): (bool, bool),
     ) -> Result<Account, DbError> {
         let SignInInner { guard, accounts, .. } = &*self.0;
-        let must_change = breached && live.login.breached_then == BreachedAction::Change;
+        // Anybody can have a password look sprayed: that alone makes nobody change theirs.
+        let must_change = lost && live.login.breached_then == BreachedAction::Change;
+        let breached = lost || sprayed;
         let is_noted = account.password_breached == breached;
         if is_noted && (account.must_change_password || !must_change) {
             return Ok(account);
@@ -404,11 +441,49 @@ impl SignInService {
             guard.audit().record(AuditEvent {
                 account: Some(counted.subject.recorded(&counted.attempt.login)),
                 address: Some(audit::EventSubject::Address(&counted.attempt.origin.address)),
+                detail: sprayed.then(|| json!({ "sprayed": true }).to_string()),
                 ..AuditEvent::new(now, Action::PasswordBreached, Outcome::Ok)
             });
         }
         let must_change_password = account.must_change_password || must_change;
         Ok(Account { password_breached: breached, must_change_password, ..account })
+    }
+
+    /// Whether its password is being tried at many names, and a challenge comes before the hash. Known devices pass, and so
+    /// does whoever has solved one.
+    fn is_sprayed(
+        &self,
+        live: &LiveSettings,
+        CountedSignIn { attempt, mode, .. }: CountedSignIn<'_>,
+    ) -> bool {
+        let SignInInner { guard, sprays, .. } = &*self.0;
+        let is_stranger = mode.known().is_none() && !attempt.solved;
+        is_stranger && sprays.challenges(&live.limits.login_guess, &attempt.password, guard.audit().now())
+    }
+
+    /// The client is asked as it is where there is no room: it does not learn why.
+    fn record_sprayed(&self, counted: CountedSignIn<'_>) -> Denied {
+        let (audit, limit) = (self.0.guard.audit(), LimitName::LoginGuess.as_str());
+        let (outcome, why) = (Outcome::Challenged, Some(EventRule::by_nobody(limit)));
+        audit.record(AuditEvent { outcome, why, ..counted.event(audit.now()) });
+        Denied::no_room(false, BUSY_RETRY)
+    }
+
+    /// Only a password that was compared and is wrong comes here.
+    fn note_wrong(&self, live: &LiveSettings, CountedSignIn { attempt, .. }: CountedSignIn<'_>) {
+        let SignInInner { guard, sprays, .. } = &*self.0;
+        let (audit, limit) = (guard.audit(), &live.limits.login_guess);
+        let tried = (&attempt.login, &attempt.password);
+        let Some(SprayNews { spray, others }) = sprays.note(limit, tried, &attempt.origin, audit.now())
+        else {
+            return;
+        };
+        let detail = json!({ "names": spray.names, "networks": spray.networks, "others": others });
+        audit.record(AuditEvent {
+            limit: Some(LimitName::LoginGuess.as_str()),
+            detail: Some(detail.to_string()),
+            ..AuditEvent::new(audit.now(), Action::Spray, Outcome::Began)
+        });
     }
 
     /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
@@ -450,6 +525,17 @@ impl CountedSignIn<'_> {
     /// The caller of the hash: its lane follows from how it is counted.
     fn caller(&self) -> HashCaller {
         HashCaller::of(&self.attempt.origin, self.attempt.solved, self.mode.known())
+    }
+
+    /// Where its guess comes from.
+    fn source(&self, keys: &GuessKeys) -> GuessSource {
+        match self.mode.known() {
+            Some(device) => GuessSource::device(device.id.as_bytes(), keys),
+            None => {
+                let browser = self.attempt.browser.as_ref().map_or(&[][..], |browser| browser);
+                GuessSource::client(&self.attempt.origin.address, browser, keys)
+            }
+        }
     }
 
     fn who(&self) -> GuardRequest<'_> {

@@ -171,7 +171,8 @@ impl AuthPolicy {
         let PolicyAttempt { realm, login, denied, .. } = attempt;
         let origin = &self.origin(attempt);
         let means = ClientCapabilities { patience, challenges: false };
-        let asked = GuardedAttempt { realm, login, origin, device, solved, denied: *denied, means };
+        let guess = attempt.password.as_bytes();
+        let asked = GuardedAttempt { realm, login, origin, device, guess, solved, denied: *denied, means };
         self.attempts.ask(live, asked).await
     }
 

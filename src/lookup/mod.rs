@@ -18,7 +18,7 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
-use crate::login::{FailureRecord, GuardedAttempts, password_enabled_counter};
+use crate::login::{FailureRecord, GuardedAttempts, all_failures, password_enabled_counter};
 use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes};
 use crate::throttle::Limiter;
@@ -60,6 +60,14 @@ pub struct LimitStatus {
     pub hits: Vec<Micros>,
     /// In the order of the limit's rules.
     pub rules: Vec<RuleStatus>,
+}
+
+impl LimitStatus {
+    /// The states of its `captcha` rules.
+    fn challenges(self) -> Vec<RuleStatus> {
+        let rules = self.limit.rules().iter().zip(self.rules);
+        rules.filter(|(rule, _)| rule.then == RuleAction::Captcha).map(|(_, state)| state).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,13 +190,18 @@ impl Lookup {
             self.fullest(limit, logs.counted).await?
         } else {
             let mut standing = read(limiter, limit.clone(), &bytes, false).await?;
-            // Its challenges are for what our own pages have sent.
-            if let Some(pages) = codes.beside(name) {
-                let apart = read(limiter, limit, pages, false).await?;
-                let rules = standing.limit.rules().iter().zip(standing.rules.iter_mut()).zip(apart.rules);
-                let challenges = rules.filter(|((rule, _), _)| rule.then == RuleAction::Captcha);
-                challenges.for_each(|((_, all), of_pages)| *all = of_pages);
-            }
+            // Its challenges are for what our own pages have sent, or for failures that were no new guess, too.
+            let asks = match (codes.beside(name), name.filter(|name| has_guesses(*name))) {
+                (Some(pages), _) => read(limiter, limit, pages, false).await?.challenges(),
+                (None, Some(_)) => match all_failures(limiter, &limit, &bytes) {
+                    Some(all) => read_log(limiter, all, false).await?.rules,
+                    None => Vec::new(),
+                },
+                (None, None) => Vec::new(),
+            };
+            let rules = standing.limit.rules().iter().zip(standing.rules.iter_mut());
+            let challenges = rules.filter(|(rule, _)| rule.then == RuleAction::Captcha);
+            challenges.zip(asks).for_each(|((_, shown), asks)| *shown = asks);
             standing
         };
         Ok(Some(standing))
@@ -327,6 +340,9 @@ impl Lookup {
             issuing.clear(issuing.bucket(limit, bytes)).await?;
         } else {
             local_fallback.clear(local_fallback.bucket(limit, bytes)).await?;
+            if let Some(all) = name.and_then(|_| all_failures(limiter, limit, bytes)) {
+                limiter.clear(all).await?;
+            }
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
         Ok(())
@@ -489,14 +505,28 @@ impl Lookup {
     }
 }
 
+/// Whether it counts wrong passwords of one account or device, which has a log of all failures besides that of new guesses.
+fn has_guesses(name: LimitName) -> bool {
+    use LimitName::{GuardAccount, GuardDevice, LoginAccount, LoginDevice};
+    matches!(name, LoginAccount | LoginDevice | GuardAccount | GuardDevice)
+}
+
 async fn read<S: WindowStore + 'static>(
     limiter: &gatehouse_limiter::Limiter<S>,
     limit: Limit,
     subject: &[u8],
     of_this_instance: bool,
 ) -> Result<LimitStatus, StoreError> {
-    let bucket = limiter.bucket(&limit, subject);
-    let (reading, peek) = (limiter.read(bucket).await?, limiter.peek(bucket).await?);
+    read_log(limiter, limiter.bucket(&limit, subject), of_this_instance).await
+}
+
+async fn read_log<S: WindowStore + 'static>(
+    limiter: &gatehouse_limiter::Limiter<S>,
+    bucket: Bucket<'_>,
+    of_this_instance: bool,
+) -> Result<LimitStatus, StoreError> {
+    let (reading, peek, limit) =
+        (limiter.read(bucket).await?, limiter.peek(bucket).await?, bucket.limit.clone());
     let rules = peek.rules.iter().map(|rule| RuleStatus {
         count: rule.count,
         frees_at: (!rule.retry_after.is_zero()).then(|| peek.at.plus(rule.retry_after)),

@@ -95,7 +95,7 @@ pub fn kind_of(limit: &str) -> Option<LookupKind> {
         LimitSubject::Program => (Program, ValueKind::Everyone),
         LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => (Program, ValueKind::Address),
         LimitSubject::ProgramPrefix => (Program, ValueKind::Prefix),
-        LimitSubject::Grant => return None,
+        LimitSubject::Grant | LimitSubject::Password => return None,
     })
 }
 

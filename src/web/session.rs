@@ -448,8 +448,8 @@ struct User {
     /// Present if the password was handed out, or is a lost one that has to go: until it is changed, no other call works.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     must_change_password: bool,
-    /// Present if the password is in the list of lost ones (`[login] breached`): others will try it. Have its owner choose
-    /// another.
+    /// Present if others know the password: it is in the list of lost ones (`[login] breached`), or is being tried at many
+    /// names. Have its owner choose another.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     password_breached: bool,
     /// Present if the password is disabled, after too many wrong ones in a row: it signs in only from browsers that

@@ -112,6 +112,11 @@ impl NoticeSources {
                     json!({ "account": entry.account, "device": device, "console": self.account_link(entry) }),
                 )
             }
+            Action::Spray => {
+                let mut data = serde_json::from_str::<Value>(entry.detail.as_deref()?).ok()?;
+                data["console"] = self.link("/admin/events?action=spray").into();
+                (WebhookEvent::Spray, data)
+            }
             Action::PasswordBreached => {
                 let data = json!({ "account": entry.account, "console": self.account_link(entry) });
                 (WebhookEvent::PasswordBreached, data)

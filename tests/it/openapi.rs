@@ -15,7 +15,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use transcript::Transcript;
 
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, typed};
 use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
@@ -75,7 +75,7 @@ impl Held {
 }
 
 fn credentials(login: &str, password: &str) -> Value {
-    json!({ "login": login, "password": password })
+    json!({ "login": login, "password": typed(password) })
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn answers_carry_what_is_described_and_nothing_else() {
         assert_eq!(held.post("/login", credentials("ada", WRONG)).await, told(401, "invalid-credentials"));
     }
     assert_eq!(held.post("/login", credentials("ada", WRONG)).await, told(403, "captcha-required"));
-    let with = |id: &str, answer: &str| json!({ "login": "ada", "password": WRONG, "captcha": { "id": id, "answer": answer } });
+    let with = |id: &str, answer: &str| json!({ "login": "ada", "password": typed(WRONG), "captcha": { "id": id, "answer": answer } });
     assert_eq!(held.post("/login", with("nonsense", ANSWER)).await, told(403, "captcha-invalid"));
     for _ in 0..2 {
         let id = held.client.challenge().await;

@@ -73,6 +73,19 @@ async fn way_past(limit: LimitName) {
             assert_eq!(neighbour.login_with("alice", PASSWORD, id, ANSWER).await.status, 200);
             assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "is not even asked");
         }
+        LimitName::LoginGuess => {
+            let (app, owner) = with_owner(held(name, &[max(5).per("1h").captcha()])).await;
+            for n in 0..40 {
+                let stranger = app.client_at(&format!("198.51.{n}.7"));
+                stranger.login(&format!("guess{n}"), PASSWORD).await;
+            }
+            let elsewhere = app.client_at(NEARBY);
+            let asked = elsewhere.login("alice", PASSWORD).await;
+            assert_eq!(asked.problem(), "captcha-required", "{}", asked.text);
+            let id = asked.body["captcha"]["id"].as_str().unwrap();
+            assert_eq!(elsewhere.login_with("alice", PASSWORD, id, ANSWER).await.status, 200);
+            assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "is not even asked");
+        }
         LimitName::FactorAccount => {
             let app = held(name, &[max(2).per("1h")]).start().await;
             let owner = factors::owner(&app, "alice").await;

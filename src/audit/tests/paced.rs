@@ -31,7 +31,7 @@ const fn bounded_by(action: Action) -> &'static str {
         Action::Send => "sms-phone, sms-address, sms-network, sms-total",
         Action::Register => "register-address, and a hash for each",
         Action::Captcha => "login-address, login-network",
-        Action::Budget | Action::Attack | Action::KeyRotated | Action::Reload => "us",
+        Action::Budget | Action::Attack | Action::KeyRotated | Action::Reload | Action::Spray => "us",
         Action::FactorReset | Action::Admin => "administrators",
         // Only refusals are recorded.
         Action::Custom | Action::Request => "nobody",
@@ -77,6 +77,7 @@ fn is_row_each(action: Action, outcome: Outcome, name: &str, from_device: bool) 
         | Action::TotpDisabled
         | Action::KeyRotated
         | Action::Budget
+        | Action::Spray
         | Action::Attack => true,
     }
 }

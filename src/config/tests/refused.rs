@@ -36,6 +36,26 @@ fn what_is_no_toml() {
 }
 
 #[test]
+fn a_detector_has_one_window_and_only_asks() {
+    let told = |rules: &str, expected: &str| {
+        let text = format!("limits.login-guess.rules = {rules}");
+        assert_eq!(
+            refusal(&text),
+            format!("gatehouse.toml:1: limits.login-guess.rules{expected}"),
+            "{rules}"
+        );
+    };
+    let one = ": must be one rule with a window of 10m to 24h: a detector has one window";
+    told("[{ max = 5, window = '1h' }, { max = 9, window = '2h' }]", one);
+    told("[{ max = 5, window = '1m' }]", one);
+    told("[{ max = 5, per = 'day' }]", one);
+    told(
+        "[{ max = 5, window = '1h', then = 'block' }]",
+        "[0].then: cannot be \"block\": whoever tries a password at many names would lock those out whose it is; use \"captcha\"",
+    );
+}
+
+#[test]
 fn unknown_keys() {
     told(&[
         ("serverr.bind = 'x'", "serverr: is not a setting; did you mean server?"),

@@ -20,7 +20,7 @@ fn receivers_of_webhooks() {
     );
     told(
         &format!("{at}, secret = 'env:A', events = ['attack.begun']"),
-        "webhooks[0].events[0]: \"attack.begun\" is not allowed; use *, or some of: attack.began, attack.ended, sms.brake, password.disabled, password.breached, factor.added, factor.removed, factor.failed, factor.reset, totp.disabled, key.rotated, token.reuse, consent.given, sms.total, limits.changed, dependency.down, dependency.up",
+        "webhooks[0].events[0]: \"attack.begun\" is not allowed; use *, or some of: attack.began, attack.ended, sms.brake, password.disabled, spray, password.breached, factor.added, factor.removed, factor.failed, factor.reset, totp.disabled, key.rotated, token.reuse, consent.given, sms.total, limits.changed, dependency.down, dependency.up",
     );
     told(
         "url = 'http://ops.example/', secret = 'env:A'",

@@ -15,11 +15,12 @@ use super::AttemptOutcome;
 use crate::accounts::DeviceId;
 use crate::clock::{Clock, Micros};
 use crate::config::LimitName;
+use crate::login::Guess;
 use crate::secret::SigningKeys;
 
 /// The purpose of the keys that sign tickets. A change of a field of tickets changes this, too: its bytes do not name
 /// the fields.
-pub const PURPOSE: &str = "guard.attempt.2";
+pub const PURPOSE: &str = "guard.attempt.3";
 const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.
 const LONGEST: usize = 2048;
@@ -33,6 +34,8 @@ pub struct AttemptTicket {
     /// The limits that count it, in order, and its keys there.
     pub logs: Vec<(String, [u8; 16])>,
     pub account: [u8; 16],
+    /// What the program said of the password, in a few bits.
+    pub guess: Option<Guess>,
     /// The device that is known there after a success: the one from which it came, or a new one.
     pub device: [u8; 16],
     pub seen: AttemptSeen,
@@ -66,6 +69,11 @@ impl AttemptTicket {
     pub fn known_device(&self) -> Option<DeviceId> {
         let (first, _) = self.logs.first()?;
         (first == LimitName::GuardDevice.as_str()).then(|| DeviceId::from(self.device))
+    }
+
+    /// The guess that failed: of an attempt that lapsed nobody knows whether it did.
+    pub fn guess_of(&self, outcome: AttemptOutcome) -> Option<Guess> {
+        self.guess.filter(|_| outcome == AttemptOutcome::Failure)
     }
 
     pub fn age(&self, now: Micros) -> Duration {
@@ -212,11 +220,12 @@ mod tests {
             at: 1,
             logs: vec![("guard-account".into(), *b"the account's id")],
             account: *b"sixteen of bytes",
+            guess: None,
             device: *b"16 of the device",
             seen,
         };
         let bytes =
-            b"\x04wiki6bytes\x02\x01\x0dguard-accountthe account's idsixteen of bytes16 of the device\
+            b"\x04wiki6bytes\x02\x01\x0dguard-accountthe account's idsixteen of bytes\x0016 of the device\
             \x04\x01\x01\x0dguard-account\x01\x05\x04a\xe2\x80\xa6\x07\x0a\x0e203.0.113.0/24";
         assert_eq!(postcard::to_allocvec(&ticket).unwrap(), bytes);
         let keys = MasterKey::from_bytes([7; 32]).derive_signing(PURPOSE);

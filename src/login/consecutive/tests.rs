@@ -32,7 +32,7 @@ async fn bench(database: TestDatabase) -> Bench {
 impl Bench {
     async fn fail(&self, times: u32) {
         for _ in 0..times {
-            self.accounts.count_failure(&self.alice, MAX).await.unwrap();
+            self.accounts.count_failure(&self.alice, MAX, 1).await.unwrap();
         }
     }
 
@@ -71,7 +71,7 @@ impl Bench {
                 if compared && right(number) {
                     assert!(consecutive.confirm(&lookup).await.unwrap());
                 } else {
-                    consecutive.count(&alice.login, &lookup, MAX).await.unwrap();
+                    consecutive.count(&alice.login, &lookup, MAX, false).await.unwrap();
                 }
                 compared
             });
@@ -193,13 +193,13 @@ async fn a_name_that_nobody_has_is_waited_at_as_an_account_is(database: TestData
     for (times, left) in [(MAX - 3, 3), (2, 1)] {
         bench.fail(times).await;
         for _ in 0..times {
-            assert!(!bench.consecutive.count(&nobody, &none(), MAX).await.unwrap());
+            assert!(!bench.consecutive.count(&nobody, &none(), MAX, false).await.unwrap());
         }
         assert_eq!(side_by_side(&bench, &bench.alice.login, Some(bench.alice.id)).await, left);
         assert_eq!(side_by_side(&bench, &nobody, None).await, left);
     }
     bench.fail(1).await;
-    bench.consecutive.count(&nobody, &none(), MAX).await.unwrap();
+    bench.consecutive.count(&nobody, &none(), MAX, false).await.unwrap();
     assert_eq!(side_by_side(&bench, &bench.alice.login, Some(bench.alice.id)).await, 5, "disabled");
     assert_eq!(side_by_side(&bench, &nobody, None).await, 5);
 }
@@ -257,9 +257,9 @@ async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so(database: 
     let look = || bench.consecutive.look_up(&bench.alice.login, Some(bench.alice.id), None, 0);
     for _ in 0..3 {
         let lookup = look().await.unwrap().unwrap();
-        assert!(!bench.consecutive.count(&bench.alice.login, &lookup, 0).await.unwrap());
+        assert!(!bench.consecutive.count(&bench.alice.login, &lookup, 0, false).await.unwrap());
     }
     assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap(), Some(bench.alice.clone()));
-    bench.accounts.count_failure(&bench.alice, 1).await.unwrap();
+    bench.accounts.count_failure(&bench.alice, 1, 1).await.unwrap();
     assert_eq!(look().await.unwrap().unwrap().open_hash(), None);
 }

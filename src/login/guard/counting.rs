@@ -1,9 +1,12 @@
 //! The logs that count one attempt: a stranger's counts for the account, the address and the network; one
 //! from a known device for the device only.
+//!
+//! An account, and a device, has two logs. One has failures whose password was a new guess: every rule reads it. The other
+//! has all failures, and the `captcha` rules alone read it: whatever was typed, three in a minute ask for a challenge.
 
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, Limit, LimitMode, LogPeek, RuleAction, StoreError};
+use gatehouse_limiter::{Bucket, Limit, LimitMode, LogPeek, Refusal, RuleAction, StoreError, WindowStore};
 
 use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username, folded};
 use crate::audit;
@@ -13,8 +16,8 @@ use crate::throttle::Limiter;
 
 /// The account's bucket, or the device's instead, comes first.
 pub const OWN: usize = 0;
-/// The buckets of address and network, if there are any; no success forgives them.
-pub const SHARED: [usize; 2] = [1, 2];
+/// The buckets of address and network, if there are any.
+const SHARED: [usize; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountingMode {
@@ -45,7 +48,13 @@ impl CountingMode {
         }
     }
 
-    /// The limits that count it, in the order of its buckets.
+    /// Whether others count in that log, too: no success forgives what it has.
+    pub const fn is_shared(self, bucket: usize) -> bool {
+        let [first, second] = SHARED;
+        !matches!(self, Self::Known(_)) && (bucket == first || bucket == second)
+    }
+
+    /// The limits that count it, in the order of its buckets, of which the log of all failures stands last.
     pub fn limits(self, login: GuardedLogin) -> &'static [LimitName] {
         use LimitName as Name;
         let all: &[LimitName] = match login {
@@ -94,21 +103,43 @@ impl CountingMode {
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
         let GuardLimits { account, shared, device } = who.guarded.limits(limits);
-        let of_stranger = || {
-            let own = limiter.bucket(account, &account_subject(who.name, who.subject.account()));
-            let [address, network] = [&who.origin.address, &who.origin.network];
-            let shared = shared.into_iter().flat_map(|[of_address, of_network]| {
-                [limiter.bucket(of_address, address), limiter.bucket(of_network, network)]
-            });
-            [own].into_iter().chain(shared).collect::<Vec<_>>()
+        let (own, subject) = match self {
+            Self::Known(it) => (device, it.subject().to_vec()),
+            _ => (account, account_subject(who.name, who.subject.account())),
         };
-        let of_device = |it: KnownDevice| limiter.bucket(device, &it.subject());
-        match self {
-            Self::Stranger | Self::AccountUnlimited(_) => of_stranger(),
-            Self::Known(it) => vec![of_device(it)],
-            Self::DeviceMonitored(it) => [of_stranger(), vec![of_device(it)]].concat(),
+        let mut buckets = Vec::with_capacity(SHARED.len() + 3);
+        buckets.push(limiter.bucket(own, &subject));
+        if let (false, Some([of_address, of_network])) = (matches!(self, Self::Known(_)), shared) {
+            let [address, network] = [&who.origin.address, &who.origin.network];
+            buckets.extend([limiter.bucket(of_address, address), limiter.bucket(of_network, network)]);
         }
+        if let Self::DeviceMonitored(it) = self {
+            buckets.push(limiter.bucket(device, &it.subject()));
+        }
+        buckets.extend(all_failures(limiter, own, &subject));
+        buckets
     }
+}
+
+/// The log of all failures of a subject that has one of its own, also of those that were no new guess; None if no rule of
+/// the limit asks for a challenge.
+pub fn all_failures<'a, S: WindowStore + 'static>(
+    limiter: &gatehouse_limiter::Limiter<S>,
+    own: &'a Limit,
+    subject: &[u8],
+) -> Option<Bucket<'a>> {
+    own.challenging().map(|asks| limiter.bucket(asks, &[b"all ", subject].concat()))
+}
+
+/// A refusal as one by the own limit, if it is by the log of all failures, which reads the limit's `captcha` rules alone.
+pub fn by_own<'l>(refusal: Refusal, limit: impl Fn(usize) -> &'l Limit) -> Refusal {
+    let own = limit(OWN);
+    if refusal.bucket == OWN || limit(refusal.bucket).name() != own.name() {
+        return refusal;
+    }
+    let mut rules = own.rules().iter().enumerate().filter(|(_, rule)| rule.then == RuleAction::Captcha);
+    let rule = rules.nth(refusal.rule).map_or(0, |(index, _)| index);
+    Refusal { bucket: OWN, rule, ..refusal }
 }
 
 /// Whether it refuses anybody.

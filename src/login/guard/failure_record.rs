@@ -6,6 +6,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatehouse_limiter::{HitId, KeptHit, OwnedBucket, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 
+use super::counting::OWN;
+use crate::login::guess::{Guess, REMEMBERED_FOR};
+
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, execute, on_db, traced};
 
@@ -43,44 +46,56 @@ impl FailureRecord {
         self.db.now(&self.clock).await
     }
 
-    /// Writes a failure in these logs, its own first, with the database's time. Once: a program may tell the end of
-    /// an attempt again.
-    pub async fn write(&self, hit: HitId, buckets: &[OwnedBucket]) -> Result<(), DbError> {
-        const SQLITE: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
-            SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
-            WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)
-            ON CONFLICT DO NOTHING RETURNING at";
-        const POSTGRES: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
-            SELECT COALESCE($1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)),
-                CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
-            WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)
-            ON CONFLICT DO NOTHING";
-        let (hit, own) = (text(&hit.0), text(&buckets[0].key.0));
+    /// Writes a failure in these logs, its own first, with the database's time, and remembers the guess. Returns whether
+    /// its source made the same one before: then it is in the others only. Once: a program may tell the end of an attempt
+    /// again.
+    pub async fn write(
+        &self,
+        hit: HitId,
+        buckets: &[OwnedBucket],
+        guess: Option<Guess>,
+    ) -> Result<bool, DbError> {
+        let own = text(&buckets[OWN].key.0);
         let log = |bucket: &OwnedBucket| format!("{}:{}", bucket.limit.name(), text(&bucket.key.0));
-        let logs = buckets.iter().map(log).collect::<Vec<_>>().join(" ");
+        let logs: Vec<_> = buckets.iter().map(log).collect();
         let now = self.clock.now().0;
-        match &self.db {
+        macro_rules! row {
+            ($sql:expr, $now:expr) => {
+                query_scalar($sql)
+                    .bind($now)
+                    .bind(text(&hit.0))
+                    .bind(own)
+                    .bind(logs.join(" "))
+                    .bind(logs[OWN + 1..].join(" "))
+                    .bind(guess.map(|guess| guess.source.slot()))
+                    .bind(guess.map(|guess| guess.source.hash()))
+                    .bind(guess.map(|guess| guess.tag.to_string()))
+            };
+        }
+        let repeat: Vec<i64> = match &self.db {
             Db::Postgres(pools) => {
                 let now = matches!(self.clock, Clock::Manual(_)).then_some(now);
-                let row = query(POSTGRES).bind(now).bind(hit).bind(own).bind(logs);
                 let pool = pools.reachable()?;
-                traced!("postgresql", row.execute(pool).await)?;
+                traced!("postgresql", row!(POSTGRES, now).fetch_all(pool).await)?
             }
-            Db::Sqlite(pools) => {
-                let row = query_scalar(SQLITE).bind(now).bind(hit).bind(own).bind(logs);
-                let _: Vec<i64> = traced!("sqlite", pools.write("", row).await)?;
-            }
-        }
-        Ok(())
+            Db::Sqlite(pools) => traced!("sqlite", pools.write(SQLITE_SETUP, row!(SQLITE, now)).await)?,
+        };
+        Ok(repeat.first().is_some_and(|repeat| *repeat != 0))
     }
 
-    /// The times of the newest failures of an account's or a device's log after `from`, newest first, at most
-    /// `most`.
-    pub async fn newest(&self, own: SubjectKey, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
-        const SQL: &str =
-            "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 ORDER BY at DESC LIMIT $3";
+    /// The times of the newest failures of an account's or a device's log after `from`, newest first, at most `most`: of
+    /// new guesses, or also of those that came again.
+    pub async fn newest(
+        &self,
+        own: SubjectKey,
+        from: Micros,
+        most: u32,
+        again: bool,
+    ) -> Result<Vec<Micros>, DbError> {
+        const SQL: &str = "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 AND repeat <= $4
+            ORDER BY at DESC LIMIT $3";
         let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
-            .bind(i64::from(most)).fetch_all(pool).await)?;
+            .bind(i64::from(most)).bind(i64::from(again)).fetch_all(pool).await)?;
         Ok(times.into_iter().map(Micros).collect())
     }
 
@@ -125,6 +140,15 @@ impl FailureRecord {
         Ok(execute!(&self.db => query(SQL).bind(before.0).bind(of_factors.0).bind(i64::from(batch)))?)
     }
 
+    /// Deletes at most `batch` guesses that are remembered no longer, or beyond the most that are; returns how many.
+    pub async fn purge_guesses(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM guesses WHERE (own, slot) IN (SELECT own, slot FROM guesses
+            WHERE at <= $1 OR at <= (SELECT at FROM guesses ORDER BY at DESC LIMIT 1 OFFSET $2)
+            ORDER BY at LIMIT $3)";
+        let before = self.now().await?.minus(REMEMBERED_FOR).0;
+        Ok(execute!(&self.db => query(SQL).bind(before).bind(MOST_GUESSES).bind(i64::from(batch)))?)
+    }
+
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1";
         let since = now.minus(LIVE_WITHIN).0;
@@ -132,6 +156,91 @@ impl FailureRecord {
         Ok(u32::try_from(count).unwrap_or(u32::MAX).max(1))
     }
 }
+
+/// The most sources of guesses that are remembered, some 120 bytes each: whoever spends hashes on names without end must
+/// not fill the database.
+const MOST_GUESSES: i64 = 1_000_000;
+
+/// Whether a row of `guesses` has the new one ($source, $tag) already.
+macro_rules! is_known {
+    ($new:literal) => {
+        concat!(
+            "(guesses.source = ",
+            $new,
+            ".source AND guesses.at > ",
+            $new,
+            ".at - 2592000000000
+            AND guesses.tags LIKE '%' || ",
+            $new,
+            ".tags || '%')"
+        )
+    };
+}
+/// What becomes of a row of `guesses` by the new one: the last three of its source, in 18 letters.
+macro_rules! remembered {
+    ($new:literal) => {
+        concat!(
+            "ON CONFLICT (own, slot) DO UPDATE SET
+            repeats = CASE WHEN ",
+            is_known!($new),
+            " THEN guesses.repeats + 1 ELSE 0 END,
+            tags = CASE WHEN ",
+            is_known!($new),
+            " THEN guesses.tags
+                WHEN guesses.source = ",
+            $new,
+            ".source AND guesses.at > ",
+            $new,
+            ".at - 2592000000000
+                THEN SUBSTR(",
+            $new,
+            ".tags || guesses.tags, 1, 18) ELSE ",
+            $new,
+            ".tags END,
+            source = ",
+            $new,
+            ".source, at = ",
+            $new,
+            ".at"
+        )
+    };
+}
+
+// $1 now, $2 hit, $3 own, $4 all logs, $5 those without its own, $6 slot, $7 source, $8 tag. They return whether it was the
+// same guess again; nothing if the hit is there already.
+const POSTGRES: &str = concat!(
+    "WITH failure AS (SELECT COALESCE($1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)) AS at
+        WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)),
+    guess AS (INSERT INTO guesses (own, slot, source, tags, repeats, at)
+        SELECT CAST($3 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT), CAST($8 AS TEXT), 0, at FROM failure
+        WHERE CAST($6 AS BIGINT) IS NOT NULL ",
+    remembered!("excluded"),
+    " RETURNING repeats)
+    INSERT INTO failed_attempts (at, hit, own, logs, repeat)
+        SELECT f.at, CAST($2 AS TEXT), CAST($3 AS TEXT),
+            CASE WHEN g.repeats > 0 THEN CAST($5 AS TEXT) ELSE CAST($4 AS TEXT) END,
+            CASE WHEN g.repeats > 0 THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END
+        FROM failure f LEFT JOIN guess g ON TRUE ON CONFLICT DO NOTHING RETURNING repeat"
+);
+/// One insertion for two tables: SQLite's statements change one.
+const SQLITE_SETUP: &str = concat!(
+    "CREATE TEMP VIEW IF NOT EXISTS failure (at, hit, own, logs, others, slot, source, tags)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    CREATE TEMP TRIGGER IF NOT EXISTS do_fail INSTEAD OF INSERT ON failure
+        WHEN NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = NEW.own AND hit = NEW.hit) BEGIN
+        INSERT INTO guesses (own, slot, source, tags, repeats, at)
+            SELECT NEW.own, NEW.slot, NEW.source, NEW.tags, 0, NEW.at WHERE NEW.slot IS NOT NULL ",
+    remembered!("excluded"),
+    ";
+        INSERT INTO failed_attempts (at, hit, own, logs, repeat)
+            SELECT NEW.at, NEW.hit, NEW.own, CASE WHEN repeat = 1 THEN NEW.others ELSE NEW.logs END, repeat
+            FROM (SELECT EXISTS (SELECT 1 FROM guesses WHERE own = NEW.own AND slot = NEW.slot AND repeats > 0)
+                AS repeat) WHERE TRUE ON CONFLICT DO NOTHING;
+    END"
+);
+const SQLITE: &str = "INSERT INTO failure (at, hit, own, logs, others, slot, source, tags)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    RETURNING (SELECT repeat FROM failed_attempts WHERE own = $3 AND hit = $2)";
 
 fn text(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)

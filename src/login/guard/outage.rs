@@ -13,7 +13,7 @@ use gatehouse_limiter::{
     Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, RuleAction, UnclaimedHold, window,
 };
 
-use super::counting::{CountingMode, GuardLimits, GuardedLogin, OWN, enforced};
+use super::counting::{CountingMode, GuardLimits, GuardedLogin, OWN, by_own, enforced};
 use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold};
 use super::{ASKED, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
@@ -65,8 +65,10 @@ impl LoginGuard {
         mode: CountingMode,
     ) -> Option<GuardAdmission> {
         let buckets = mode.buckets(&self.limiter, limits, who);
-        let (own, others) = buckets.split_first().expect("the own log stands first");
-        let elsewhere = match self.hold_elsewhere(others, who, mode).await {
+        let own = &buckets[OWN];
+        let shared: Vec<_> =
+            buckets[OWN + 1..].iter().filter(|other| other.limit.name() != own.limit.name()).collect();
+        let elsewhere = match self.hold_elsewhere(&shared, who, mode).await {
             Ok(hold) => hold,
             Err(admission) => return Some(admission),
         };
@@ -104,7 +106,7 @@ impl LoginGuard {
     /// The logs of address and network in this process, with half the limits.
     async fn hold_elsewhere(
         &self,
-        others: &[Bucket<'_>],
+        others: &[&Bucket<'_>],
         who: GuardRequest<'_>,
         mode: CountingMode,
     ) -> Result<Option<UnclaimedHold<MemoryStore>>, GuardAdmission> {
@@ -138,14 +140,25 @@ impl LoginGuard {
             let mut ended = self.in_flight.ended();
             let now = self.failures.now().await?;
             let horizon = window::horizon(limit.rules(), now);
-            let times = self.failures.newest(buckets[OWN].key, horizon, limit.capacity()).await?;
+            let own = buckets[OWN].key;
+            let times = self.failures.newest(own, horizon, limit.capacity(), false).await?;
+            // Its `captcha` rules count the same guess again, too.
+            let asks = match limit.challenging() {
+                Some(asks) => Some((asks, self.failures.newest(own, horizon, asks.capacity(), true).await?)),
+                None => None,
+            };
             let instances = self.failures.live_instances(now).await?;
             let evaluate = |holds| {
                 let mut gathered = GatheredVerdict::default();
                 gathered.add(OWN, limit, &TimesLog { times: &times, holds }, now, solved);
+                if let Some((asks, times)) = &asks {
+                    gathered.add(OWN + 1, asks, &TimesLog { times, holds }, now, solved);
+                }
                 gathered
             };
             if let Some(refusal) = evaluate(0).refused() {
+                let of = |bucket| asks.as_ref().filter(|_| bucket != OWN).map_or(limit, |(asks, _)| asks);
+                let refusal = by_own(refusal, of);
                 return Ok(RecordDecision::Refused(refusal));
             }
             // Assumes that each other instance has as many in flight.

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::CountedAttempt;
-use super::counting::{CountingMode, OWN, SHARED};
+use super::counting::{CountingMode, OWN, by_own};
 use super::failure_record::FailureRecord;
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
+use crate::login::Guess;
 use crate::throttle::{Hold, Limiter};
 
 /// Between two checks whether the attempts in flight are in the store: the time of a few scripts.
@@ -43,9 +44,12 @@ pub(super) struct HeldInOutage {
 
 impl AttemptSlot {
     /// When it was taken, and what a limit in monitor mode would have refused.
-    pub const fn taken(&self) -> CountedAttempt {
+    pub fn taken(&self) -> CountedAttempt {
         match &self.hold {
-            SlotHold::Store(hold) => CountedAttempt { at: hold.at, noted: hold.noted },
+            SlotHold::Store(hold) => {
+                let limit = |bucket: usize| &hold.buckets()[bucket].limit;
+                CountedAttempt { at: hold.at, noted: hold.noted.map(|refusal| by_own(refusal, limit)) }
+            }
             SlotHold::Outage(hold) => CountedAttempt { at: hold.at, noted: None },
         }
     }
@@ -61,33 +65,36 @@ impl AttemptSlot {
         self.mode
     }
 
-    /// The attempt failed and counts; returns from when, if the store could say. It is in the record when
-    /// this returns; on an error the client must not be told that it failed.
-    pub async fn keep(self) -> Result<Option<Micros>, DbError> {
-        self.keep_by(Hold::keep).await
+    /// The attempt failed and counts; returns from when, if the store could say, and whether it was the same guess again,
+    /// which counts for `captcha` rules and at address and network alone. It is in the record when this returns; on an
+    /// error the client must not be told that it failed.
+    pub async fn keep(self, guess: Option<Guess>) -> Result<(Option<Micros>, bool), DbError> {
+        self.keep_by(guess, async |hold, repeat| hold.keep_in(counts(repeat)).await).await
     }
 
     /// Keeps the hit, and returns the states of its logs afterwards, normally in the same round trip.
-    pub async fn keep_and_peek(self) -> Result<Option<Settlement>, DbError> {
-        self.keep_by(Hold::keep_and_peek).await
+    pub async fn keep_and_peek(self, guess: Option<Guess>) -> Result<(Option<Settlement>, bool), DbError> {
+        self.keep_by(guess, async |hold, repeat| hold.keep_in_and_peek(counts(repeat)).await).await
     }
 
     async fn keep_by<T>(
         self,
-        keep: impl AsyncFnOnce(Hold) -> Result<T, StoreError>,
-    ) -> Result<Option<T>, DbError> {
+        guess: Option<Guess>,
+        keep: impl AsyncFnOnce(Hold, bool) -> Result<T, StoreError>,
+    ) -> Result<(Option<T>, bool), DbError> {
         let Self { hold, ticket, failures, .. } = self;
         let (kept, written) = match hold {
             SlotHold::Store(hold) => {
-                let (id, buckets) = (hold.id(), hold.buckets().to_vec());
-                let (kept, written) = tokio::join!(keep(hold), failures.write(id, &buckets));
+                // The record knows the guesses of before. Until the store is told, the hold counts in every log.
+                let written = failures.write(hold.id(), hold.buckets(), guess).await;
+                let kept = keep(hold, *written.as_ref().unwrap_or(&false)).await;
                 if kept.is_err() {
                     ticket.all.leave_store();
                 }
                 (settled(kept), written)
             }
             SlotHold::Outage(hold) => {
-                let written = failures.write(hold.id, &hold.buckets).await;
+                let written = failures.write(hold.id, &hold.buckets, guess).await;
                 if written.is_err() {
                     // No record has it: it counts as if it were in flight, here and when the store returns.
                     let windows = hold.buckets.iter().map(|bucket| bucket.limit.longest_window());
@@ -99,7 +106,7 @@ impl AttemptSlot {
                 (None, written)
             }
         };
-        written.map(|()| kept)
+        written.map(|repeat| (kept, repeat))
     }
 
     /// Nothing was verified: it is removed.
@@ -119,15 +126,20 @@ impl AttemptSlot {
     /// otherwise an attacker could sign in to an account of their own to wipe them. Returns when that was,
     /// and whether forgiveness was requested, if the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
-        let store_may_know = self.ticket.end().await;
+        let (store_may_know, mode) = (self.ticket.end().await, self.mode);
         match self.hold {
-            SlotHold::Store(hold) => settled(hold.succeed(|bucket| !SHARED.contains(&bucket)).await),
+            SlotHold::Store(hold) => settled(hold.succeed(|bucket| !mode.is_shared(bucket)).await),
             SlotHold::Outage(hold) => {
                 hold.refund(store_may_know).await;
                 None
             }
         }
     }
+}
+
+/// The logs in which a failure counts: if it was the same guess again, not in its own.
+const fn counts(repeat: bool) -> impl Fn(usize) -> bool {
+    move |bucket| !repeat || bucket != OWN
 }
 
 impl HeldInOutage {

@@ -358,10 +358,10 @@ pub const COUNT: usize = LimitName::ALL.len();
 pub const KEPT_ON_FAILURE: [LimitName; 4] =
     [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
 
-/// Drawn images and wrong calls of clients are not recorded one by one, nor is whose grant a token repeats; the budgets
+/// No event tells which password was tried. Drawn images and wrong calls of clients are not recorded one by one, nor is whose grant a token repeats; the budgets
 /// of programs are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
-    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::ClientCall | LimitUnit::Repeat)
+    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::ClientCall | LimitUnit::Repeat | LimitUnit::Name)
         && limit.subject() != LimitSubject::Program
 }
 
@@ -428,7 +428,9 @@ impl LogRef {
                 row.subject(NETWORK)
             }
             LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subject(PREFIX),
-            LimitSubject::Everyone | LimitSubject::Program | LimitSubject::Grant => 0,
+            LimitSubject::Everyone | LimitSubject::Program | LimitSubject::Grant | LimitSubject::Password => {
+                0
+            }
         };
         Self { limit, subject, part }
     }

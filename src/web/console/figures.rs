@@ -167,7 +167,7 @@ fn subject_of(kind: LimitSubject, row: &EventEntry) -> Option<(Option<&str>, Opt
         LimitSubject::ProgramAddress | LimitSubject::RealmAddress => (name, None, key(&row.address)?),
         LimitSubject::ProgramNetwork | LimitSubject::RealmNetwork => (name, None, key(&row.network)?),
         LimitSubject::ProgramPrefix => (name, None, key(&row.prefix)?),
-        LimitSubject::Grant => return None,
+        LimitSubject::Grant | LimitSubject::Password => return None,
     })
 }
 
@@ -188,6 +188,8 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
         (LimitUnit::Factor, _) => factors(!by(LimitName::FactorDevice) && !by(LimitName::LoginAddress)),
         (LimitUnit::ClientCall, _) => sum.action == Action::ClientCall && wrong,
         // What is refused counts nowhere: its grant has ended.
+        // Which password was wrong is told nowhere.
+        (LimitUnit::Name, _) => false,
         (LimitUnit::Repeat, _) => sum.action == Action::TokenReuse && sum.outcome == Outcome::Ok,
         (LimitUnit::Attempt, LimitName::GuardDevice) => sum.action == Action::Attempt && wrong && by(limit),
         (LimitUnit::Attempt, _) => {

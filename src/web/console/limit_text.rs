@@ -17,6 +17,7 @@ const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
         Some(LimitUnit::SignIn) => ("unit.sign-in", "unit.sign-ins"),
         Some(LimitUnit::Factor) => ("unit.guess", "unit.guesses"),
         Some(LimitUnit::ClientCall) => ("unit.client-call", "unit.client-calls"),
+        Some(LimitUnit::Name) => ("unit.name", "unit.names"),
         Some(LimitUnit::Repeat) => ("unit.repeat", "unit.repeats"),
         Some(LimitUnit::Attempt) => ("unit.attempt", "unit.attempts"),
         Some(LimitUnit::Registration) => ("unit.registration", "unit.registrations"),

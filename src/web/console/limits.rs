@@ -138,6 +138,7 @@ fn group_of(limit: &str) -> &'static str {
             | LimitUnit::Factor
             | LimitUnit::ClientCall
             | LimitUnit::Repeat
+            | LimitUnit::Name
             | LimitUnit::Registration,
         ) => "limit-page.sign-in",
         Some(LimitUnit::Attempt) => "limit-page.guard",

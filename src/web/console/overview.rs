@@ -17,6 +17,7 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::db::DbError;
+use crate::login::Spray;
 use crate::sms::BudgetLevel;
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::console::attack::{AnswerLink, AttackBanner};
@@ -133,6 +134,11 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
             ..Warning::new(visit.locale, ["warning.others-title", "warning.others-text"])
         }));
     }
+    warnings.extend(services.sign_in.spray().map(|Spray { names, networks }| {
+        let keys @ [title, _] = ["warning.spray-title", "warning.spray-text"];
+        let title = t!(title, locale = visit.locale.code(), names = names, networks = networks);
+        Warning { title, ..Warning::new(visit.locale, keys) }
+    }));
     warnings.extend(services.hasher.breached().refused().map(|reason| Warning {
         said: Some(reason),
         ..Warning::new(visit.locale, ["warning.breached-title", "warning.breached-text"])

@@ -114,7 +114,8 @@ impl<'a> Actor<'a> {
     ) -> Result<Box<SignedInOwner>, ActionRefusal> {
         let (origin, devices) = (self.origin.clone(), self.known.clone());
         let denied = self.sender.is_denied(self.live);
-        let attempt = SignInAttempt { login, password, origin, devices, denied, solved };
+        let browser = self.browser().copied();
+        let attempt = SignInAttempt { login, password, origin, devices, browser, denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
             SignInOutcome::Rejected { captcha_required } => {

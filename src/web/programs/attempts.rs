@@ -38,8 +38,15 @@ pub struct AttemptBody {
     /// What the settling of a success gave you for this client.
     #[schema(value_type = Option<String>)]
     device: Option<SecretField>,
+    /// What stands for the password: a keyed hash of login and password under a key of your own, 1 to 64 bytes. The same
+    /// wrong one again from the same client is then no new guess. Left out: every failure is one.
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64)]
+    guess: Option<SecretField>,
     captcha: Option<CaptchaSolution>,
 }
+
+/// Bytes of a guess: two hashes of 32 bytes, or one in hexadecimal.
+const LONGEST_GUESS: usize = 64;
 
 /// Whether to look at the password.
 #[derive(Serialize, ToSchema)]
@@ -140,6 +147,7 @@ pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<Http
             .device
             .as_ref()
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
+        guess: body.guess.as_ref().map_or(&[][..], |guess| guess.expose().as_bytes()),
         solved,
         denied: live.access.is_denied(client, sender.now()),
         means: ClientCapabilities::BROWSER,
@@ -239,6 +247,15 @@ fn parse(body: &AttemptBody, trusted: &TrustedProxies) -> Result<(RealmLogin, Cl
     let login = login.map_err(|error| wrong("login", format!("The login {error}."))).ok();
     let client = parse_client(&body.address, trusted);
     let client = client.map_err(|message| wrong("address", message.to_owned())).ok();
+    if body.guess.as_ref().is_some_and(|guess| !(1..=LONGEST_GUESS).contains(&guess.expose().len())) {
+        wrong(
+            "guess",
+            format!("The guess must have 1 to {LONGEST_GUESS} bytes; send a keyed hash, or leave it out."),
+        );
+    }
+    if !errors.is_empty() {
+        return Err(Problem::InvalidInput { errors });
+    }
     login.zip(client).ok_or(Problem::InvalidInput { errors })
 }
 

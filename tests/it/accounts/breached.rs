@@ -11,7 +11,7 @@ use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stor
 /// Long and odd enough, but for the list.
 const LOST: &str = "quiet lanterns drift above marble";
 const OTHER: &str = "another one that is quite long";
-const WHY: &str = "published list of lost passwords";
+const WHY: &str = "a published list of lost passwords";
 const NUMBER: &str = "+8613812345678";
 
 on_both_stores!(

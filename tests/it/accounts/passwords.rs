@@ -6,6 +6,7 @@ use gatehouse::accounts::{ShownBy, Username};
 use gatehouse::clock::Clock;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{BreachedList, HashCaller, HashSettings, Password, PasswordHasher};
+use gatehouse::secret::MasterKey;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -99,10 +100,16 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
     let (app, client) = signed_in(Store::Memory).await;
     let accounts = &app.services.accounts;
     let settings = HashSettings { memory_kib: 32, iterations: 2, ..HashSettings::default() };
-    let old = PasswordHasher::new(settings, BreachedList::default(), Clock::System, Entropy::Os)
-        .unwrap()
-        .hash(&HashCaller::OPERATOR, &Password::attempt(PASSWORD).unwrap())
-        .await;
+    let old = PasswordHasher::new(
+        settings,
+        BreachedList::default(),
+        &MasterKey::from_bytes([1; 32]),
+        Clock::System,
+        Entropy::Os,
+    )
+    .unwrap()
+    .hash(&HashCaller::OPERATOR, &Password::attempt(PASSWORD).unwrap())
+    .await;
     let (old, login) = (old.unwrap(), Username::parse("alice").unwrap());
     let account = accounts.find(&login).await.unwrap().unwrap();
     let shown = ShownBy::Password(account.password_version);

@@ -19,7 +19,7 @@ on_both_stores!(
     who_has_not_come_in_yet_is_seen,
 );
 
-const WRONG: &str = "a wrong password here";
+const WRONG: &str = "a wrong password";
 
 async fn id_of(boss: &Client, name: &str) -> String {
     let found = boss.get(&format!("/api/v1/admin/accounts?login={name}")).await;

@@ -107,7 +107,7 @@ async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: 
     let slot = slot_in_flight(&app, THERE).await;
     let taken = slot.taken().at;
     app.advance(SECOND);
-    assert_eq!((taken, slot.keep().await.unwrap()), (NOON, Some(NOON.plus(SECOND))));
+    assert_eq!((taken, slot.keep(None).await.unwrap().0), (NOON, Some(NOON.plus(SECOND))));
 }
 
 async fn every_outcome_of_a_send_and_a_guess_is_an_event(store: Store) {

@@ -137,7 +137,7 @@ async fn it_is_in_force(browser: &Browser, app: &TestApp) {
     let client = app.client_at("198.51.100.1");
     let verified = hashes_during(app, async {
         for _ in 0..7 {
-            client.login("lin", WRONG).await;
+            client.login("lin", "wrong").await;
         }
     });
     assert_eq!(verified.await, 4);

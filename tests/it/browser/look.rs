@@ -437,7 +437,7 @@ async fn account(app: &TestApp, login: &str) -> Account {
 /// As after a hundred wrong passwords in a row.
 pub async fn disable(app: &TestApp, login: &str) {
     let account = account(app, login).await;
-    assert_eq!(app.services.accounts.count_failure(&account, 1).await.unwrap(), FailureResult::Disabled);
+    assert_eq!(app.services.accounts.count_failure(&account, 1, 1).await.unwrap(), FailureResult::Disabled);
 }
 
 async fn error_pages(look: &Look<'_>) {

@@ -23,7 +23,7 @@ mod proof;
 mod sign_in;
 mod under_attack;
 
-use crate::support::app::{PASSWORD, TestApp};
+use crate::support::app::{PASSWORD, TestApp, typed};
 use crate::support::browser::Browser;
 
 const WRONG: &str = "not the right password";
@@ -61,7 +61,7 @@ impl Browser {
     async fn fail(&self, times: usize, login: &str) {
         self.open("/login").await;
         for _ in 0..times {
-            self.try_password(login, WRONG).await;
+            self.try_password(login, &typed("wrong")).await;
         }
     }
 

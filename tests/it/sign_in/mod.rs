@@ -11,7 +11,9 @@ mod hang_ups;
 mod overload;
 mod proof;
 mod refusals;
+mod repeats;
 mod shared;
+mod sprays;
 pub mod throttling;
 
 use gatehouse::accounts::Username;

@@ -244,6 +244,7 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
         password: Password::attempt(PASSWORD).unwrap(),
         origin: RequestOrigin { address: vec![4, 203, 0, 113, 7], network: vec![4, 203, 0, 113] },
         devices: KnownDevices::default(),
+        browser: None,
         denied: false,
         solved: false,
     };

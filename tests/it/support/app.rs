@@ -1,6 +1,7 @@
 //! A whole Gatehouse on a free port, with its own database and store, and a clock that a test moves.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -290,6 +291,17 @@ fn recorder() -> PrometheusHandle {
     RECORDER.get_or_init(|| gatehouse::telemetry::builder().install_recorder().unwrap()).clone()
 }
 
+/// What tests type that want a failure: each time it is another guess, because the same one again is none.
+pub const WRONG: &str = "a wrong password";
+
+pub fn typed(password: &str) -> String {
+    static GUESSES: AtomicU64 = AtomicU64::new(0);
+    match password {
+        WRONG | "wrong" => format!("{password} {}", GUESSES.fetch_add(1, Ordering::Relaxed)),
+        _ => password.to_owned(),
+    }
+}
+
 #[derive(Clone)]
 pub struct Client {
     pub http: reqwest::Client,
@@ -312,7 +324,13 @@ impl Client {
         Answer::read(self.http.get(format!("{}{path}", self.url)).send().await.unwrap()).await
     }
 
-    pub async fn call(&self, path: &str, body: serde_json::Value) -> Answer {
+    /// [`WRONG`] in it is another one each time.
+    pub async fn call(&self, path: &str, mut body: serde_json::Value) -> Answer {
+        for field in ["password", "current_password"] {
+            if let Some(password) = body[field].as_str() {
+                body[field] = typed(password).into();
+            }
+        }
         let request = self.http.post(format!("{}/api/v1{path}", self.url)).json(&body);
         Answer::read(request.send().await.unwrap()).await
     }
@@ -334,7 +352,8 @@ impl Client {
 
     /// A form, sent as a browser sends it from a page of ours.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let request = self.http.post(format!("{}{path}", self.url)).header("origin", &self.url).form(fields);
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, typed(value))).collect();
+        let request = self.http.post(format!("{}{path}", self.url)).header("origin", &self.url).form(&fields);
         Answer::read(request.send().await.unwrap()).await
     }
 
@@ -360,8 +379,8 @@ impl Client {
 
     pub async fn login_with(&self, login: &str, password: &str, id: &str, answer: &str) -> Answer {
         let captcha = serde_json::json!({ "id": id, "answer": answer });
-        self.call("/login", serde_json::json!({ "login": login, "password": password, "captcha": captcha }))
-            .await
+        let body = serde_json::json!({ "login": login, "password": password, "captcha": captcha });
+        self.call("/login", body).await
     }
 
     /// Asks for a code.

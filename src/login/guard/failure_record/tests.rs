@@ -14,12 +14,12 @@ async fn a_failure_that_is_told_again_is_one(database: TestDatabase) {
         let limit = Limit::new("x", Vec::new(), LimitMode::Enforce).unwrap();
         let logs = [OwnedBucket { limit, key: own }];
         for hit in [1, 1, 2, 1] {
-            record.write(HitId([hit; 6]), &logs).await.unwrap();
+            record.write(HitId([hit; 6]), &logs, None).await.unwrap();
             if matches!(clock, Clock::Manual(_)) {
                 clock.advance(Duration::from_millis(1));
             }
         }
-        assert_eq!(record.newest(own, Micros(0), 10).await.unwrap().len(), 2);
+        assert_eq!(record.newest(own, Micros(0), 10, false).await.unwrap().len(), 2);
         record.forget(own).await.unwrap();
     }
 }
