@@ -272,11 +272,7 @@ async fn lookup(look: &Look<'_>, app: &TestApp) {
 /// Thirty limits fit on a screen and a third, and on six of a phone.
 #[tokio::test]
 async fn thirty_limits_are_seen_at_a_glance() {
-    let mut custom = String::new();
-    for number in 1..=2 {
-        custom +=
-            &format!("\n[limits.custom.part-{number}]\nrules = [{{ max = {number}, window = '1h' }}]\n");
-    }
+    let custom = "\n[limits.custom.part-1]\nrules = [{ max = 1, window = '1h' }]\n";
     let app = TestApp::with(Store::Memory, &format!("{HOUSE}{custom}")).await;
     app.clock.set(Clock::System.now().minus(Duration::from_secs(50 * 60)));
     app.administrator("watchman").await;

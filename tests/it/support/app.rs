@@ -352,7 +352,11 @@ impl Client {
 
     /// A form, sent as a browser sends it from a page of ours.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, typed(value))).collect();
+        let value = |name: &str, value: &str| match name {
+            "password" | "current_password" => typed(value),
+            _ => value.to_owned(),
+        };
+        let fields: Vec<_> = fields.iter().map(|(name, text)| (*name, value(name, text))).collect();
         let request = self.http.post(format!("{}{path}", self.url)).header("origin", &self.url).form(&fields);
         Answer::read(request.send().await.unwrap()).await
     }
