@@ -6,6 +6,7 @@ CREATE TABLE guesses (
     source  BIGINT NOT NULL,           -- a keyed hash: the device, the browser at its address, or the address
     tags    TEXT   NOT NULL,           -- newest first, each of 5 digits and a space
     repeats BIGINT NOT NULL,           -- how often the last one came again
+    hit     TEXT   NOT NULL,           -- of the last one, which may be told twice at once
     at      BIGINT NOT NULL,
     PRIMARY KEY (own, slot)
 );

@@ -98,8 +98,10 @@ pub struct Account {
     pub roles: Roles,
     /// The password is a one-time password, or a lost one, and must be changed before anything else.
     pub must_change_password: bool,
-    /// The last sign-in by the password found it in the list of lost ones.
+    /// Others know the password: a sign-in found it in the list of lost ones, or it was being tried at many names.
     pub password_breached: bool,
+    /// It is in the list.
+    pub password_lost: bool,
     pub created_at: Micros,
     /// Since when nothing opens it, because an administrator disabled it or it was deleted.
     pub disabled_at: Option<Micros>,
@@ -213,6 +215,7 @@ impl Accounts {
             roles,
             must_change_password: false,
             password_breached: false,
+            password_lost: false,
             created_at: self.clock.now(),
             disabled_at: None,
             deleted_at: None,
@@ -291,6 +294,7 @@ impl Account {
             password_disabled_at: None,
             must_change_password: false,
             password_breached: false,
+            password_lost: false,
             ..self
         }
     }
@@ -340,6 +344,17 @@ macro_rules! insert {
 }
 use insert;
 
+/// Whether a column has the version that the password has now.
+fn is_version<'r, R: Row>(row: &'r R, column: &'static str) -> Result<bool, sqlx::Error>
+where
+    &'static str: sqlx::ColumnIndex<R>,
+    i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    Option<i64>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+{
+    let found: Option<i64> = row.try_get(column)?;
+    Ok(found == Some(row.try_get("password_version")?))
+}
+
 // A row of `accounts`, alone or joined.
 from_row!(Account, row => Account {
     id: row.try_get("id")?,
@@ -351,8 +366,8 @@ from_row!(Account, row => Account {
     phone: row.try_get::<Option<String>, _>("phone")?.map(Phone::stored),
     roles: Roles { admin: row.try_get::<i64, _>("admin")? != 0 },
     must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
-    password_breached: row.try_get::<Option<i64>, _>("breached_version")?
-        .is_some_and(|found| row.try_get("password_version").is_ok_and(|version: i64| version == found)),
+    password_breached: is_version(row, "breached_version")? || is_version(row, "sprayed_version")?,
+    password_lost: is_version(row, "breached_version")?,
     created_at: Micros(row.try_get("created_at")?),
     disabled_at: row.try_get::<Option<i64>, _>("disabled_at")?.map(Micros),
     deleted_at: row.try_get::<Option<i64>, _>("deleted_at")?.map(Micros),
@@ -447,20 +462,24 @@ impl Accounts {
         Ok(execute!(&self.db => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str()))? > 0)
     }
 
-    /// Remembers whether the account's password is a lost one, and whether it has to be changed before everything else.
-    /// False, and nothing changes, if it was changed in the meantime.
-    pub async fn note_breached(
-        &self,
-        account: &Account,
-        breached: bool,
-        must_change: bool,
-    ) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET breached_version = CASE WHEN $1 = 1 THEN password_version END,
-            must_change_password = CASE WHEN $2 = 1 THEN 1 ELSE must_change_password END
+    /// Remembers that others know the account's password, until it is another: it is in the list, or was tried at many
+    /// names. Nothing changes if it was changed in the meantime.
+    pub async fn note_breached(&self, account: &Account, lost: bool, sprayed: bool) -> Result<(), DbError> {
+        const SQL: &str =
+            "UPDATE accounts SET breached_version = CASE WHEN $1 = 1 THEN password_version ELSE breached_version END,
+            sprayed_version = CASE WHEN $2 = 1 THEN password_version ELSE sprayed_version END
             WHERE id = $3 AND password_version = $4";
-        Ok(execute!(&self.db => query(SQL).bind(i64::from(breached)).bind(i64::from(must_change))
-            .bind(account.id.to_string()).bind(account.password_version))?
-            > 0)
+        execute!(&self.db => query(SQL).bind(i64::from(lost)).bind(i64::from(sprayed))
+            .bind(account.id.to_string()).bind(account.password_version))?;
+        Ok(())
+    }
+
+    /// Has the owner choose another password before everything else. Nothing changes if it was changed in the meantime.
+    pub async fn require_new_password(&self, account: &Account) -> Result<(), DbError> {
+        const SQL: &str =
+            "UPDATE accounts SET must_change_password = 1 WHERE id = $1 AND password_version = $2";
+        execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(account.password_version))?;
+        Ok(())
     }
 }
 
@@ -500,7 +519,7 @@ impl Accounts {
     ) -> Result<FailureResult, DbError> {
         const SQL: &str =
             "UPDATE accounts SET password_failures = password_failures + $5, password_disabled_at =
-            CASE WHEN password_failures + $5 >= $1 THEN CAST($2 AS BIGINT) END
+            CASE WHEN $5 = 1 AND password_failures + $5 >= $1 THEN CAST($2 AS BIGINT) END
             WHERE id = $3 AND password_version = $4 AND password_disabled_at IS NULL
             RETURNING CASE WHEN password_disabled_at IS NULL THEN 0 ELSE 1 END";
         let (id, now) = (account.id.to_string(), self.clock.now().0);
@@ -588,11 +607,12 @@ impl Accounts {
         more: i64,
     ) -> Result<FailureResult, DbError> {
         const SQL: &str = "INSERT INTO device_failures (account, device, failures, failed_at, spent_at)
-            SELECT id, $1, $6, $2, CASE WHEN $3 <= $6 THEN CAST($2 AS BIGINT) END FROM accounts
+            SELECT id, $1, $6, $2, CASE WHEN $6 = 1 AND $3 <= $6 THEN CAST($2 AS BIGINT) END FROM accounts
             WHERE id = $4 AND password_version = $5
             ON CONFLICT (account, device) DO UPDATE SET failures = device_failures.failures + excluded.failures,
             failed_at = excluded.failed_at,
-            spent_at = CASE WHEN device_failures.failures + excluded.failures >= $3 THEN excluded.failed_at END
+            spent_at = CASE WHEN excluded.failures = 1 AND device_failures.failures + excluded.failures >= $3
+                THEN excluded.failed_at END
             WHERE device_failures.spent_at IS NULL
             RETURNING CASE WHEN spent_at IS NULL THEN 0 ELSE 1 END";
         let spent: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(device.to_string())

@@ -104,7 +104,11 @@ const SYSTEMS: [System; 19] = [
         ..GATEHOUSE
     },
     // About a hundred between two sign-ins of the owner.
-    System { name: "Gatehouse, counts alone, a botnet that sends 20 a day", pace: Pace::Every(20, DAY), ..GATEHOUSE },
+    System {
+        name: "Gatehouse, counts alone, a botnet that sends 20 a day",
+        pace: Pace::Every(20, DAY),
+        ..GATEHOUSE
+    },
     // regulation: max_retries 3, find_time 2m, ban_time 5m, modes ['user']. One guess a minute is never banned, and is
     // more than three each five minutes.
     System { name: "Authelia", pace: Pace::Every(1, 60.0), lock: Lock::Never, ..OTHERS },
@@ -352,7 +356,9 @@ pub fn show(seed: u64, picture: &std::path::Path) -> std::io::Result<Vec<String>
         count(HASHED_AN_HOUR)
     );
     table(&hashed, FITS[0], seed);
-    println!("\n## Gatehouse, counts alone, by how many owners sign in without a known device on a day, Rockyou\n");
+    println!(
+        "\n## Gatehouse, counts alone, by how many owners sign in without a known device on a day, Rockyou\n"
+    );
     let owners = [("nobody", 0.0), ("5 %", 0.05), ("20 %", 0.2), ("50 %", 0.5), ("everybody", 1.0)];
     table(&owners.map(|(name, owner_tries)| System { name, owner_tries, ..GATEHOUSE }), FITS[0], seed);
     Picture {

@@ -241,7 +241,7 @@ pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> 
     let breached = BreachedList::default();
     breached.follow(&loaded.live.snapshot().login);
     if let Some(reason) = breached.refused() {
-        return Err(CliFailure::unusable(format!("login.breached: {reason}")));
+        tell!("warning: login.breached: {reason}; lost passwords are not refused");
     }
     let hasher =
         PasswordHasher::new(loaded.settings.password, breached, &MasterKey::random(&entropy), clock, entropy)

@@ -404,7 +404,7 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
     let then = word(&[("captcha", RuleAction::Captcha), ("block", RuleAction::Block)])(node)?;
     match (then, captcha) {
         (RuleAction::Block, CaptchaRules::OnlyAsks) => {
-            Err("cannot be \"block\": whoever tries a password at many names would lock those out whose it is; use \"captcha\""
+            Err("cannot be \"block\": whoever tries a password at many names would lock out the people who use it; use \"captcha\""
                 .to_owned())
         }
         (RuleAction::Captcha, CaptchaRules::OnlyAsks | CaptchaRules::Possible) | (RuleAction::Block, _) => Ok(then),

@@ -31,30 +31,28 @@ struct BreachedListInner {
 
 #[derive(Default)]
 struct FollowedFile {
-    /// The file that was read last, or tried: where, how large it might be, and how it looked.
-    seen: Option<(PathBuf, u64, Option<FileLook>)>,
+    /// The file that was read last, or tried: where, how large it might be, and its state.
+    seen: Option<(PathBuf, u64, Option<FileState>)>,
     /// Why it is not in use.
     refused: Option<String>,
 }
 
-/// What changes with a file's content.
-type FileLook = (u64, i64, i64, u64);
+/// What changes with a file's content or with who may read it.
+type FileState = (u64, i64, i64, i64, u64);
 
 impl BreachedList {
     /// Reads the file that the settings name, if it is another one than before. It may take seconds: call it where
     /// blocking is allowed.
     pub fn follow(&self, settings: &LoginTunables) {
-        let mut followed = self.0.followed.lock();
         let Some(path) = &settings.breached else {
-            *followed = FollowedFile::default();
             self.0.filter.store(None);
-            Self::report(&followed);
-            return;
+            return self.followed(FollowedFile::default());
         };
-        let seen = (path.clone(), settings.breached_memory, look_of(path));
-        if followed.seen.as_ref() == Some(&seen) {
+        let seen = (path.clone(), settings.breached_memory, state_of(path));
+        if self.0.followed.lock().seen.as_ref() == Some(&seen) {
             return;
         }
+        // Without the lock, which the console takes.
         let refused = match Self::read(settings) {
             Ok(filter) => {
                 if let Some(filter) = &filter {
@@ -68,8 +66,13 @@ impl BreachedList {
                 Some(error.to_string())
             }
         };
-        *followed = FollowedFile { seen: Some(seen), refused };
-        Self::report(&followed);
+        self.followed(FollowedFile { seen: Some(seen), refused });
+    }
+
+    fn followed(&self, file: FollowedFile) {
+        let up = if file.refused.is_none() { 1.0 } else { 0.0 };
+        metrics::gauge!("gatehouse_breached_file_up").set(up);
+        *self.0.followed.lock() = file;
     }
 
     /// The filter that the settings name; None if they name none.
@@ -92,15 +95,10 @@ impl BreachedList {
         };
         filter.as_ref().map(has)
     }
-
-    fn report(followed: &FollowedFile) {
-        let up = followed.refused.is_none();
-        metrics::gauge!("gatehouse_breached_file_up").set(if up { 1.0 } else { 0.0 });
-    }
 }
 
 /// None if there is no such file; whoever reads it says why.
-fn look_of(path: &Path) -> Option<FileLook> {
+fn state_of(path: &Path) -> Option<FileState> {
     let file = path.metadata().ok()?;
-    Some((file.len(), file.mtime(), file.mtime_nsec(), file.ino()))
+    Some((file.len(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ino()))
 }

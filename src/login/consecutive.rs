@@ -21,6 +21,7 @@ use crate::accounts::{
     Account, AccountId, Accounts, DeviceFailures, DeviceId, FailureResult, KnownDevice, Phc, Username,
 };
 use crate::db::DbError;
+use crate::login::ComparedHash;
 
 /// How long an attempt may wait for others to end. With the hashing queue (5 s) and the time of an answer (4 s) this
 /// stays under [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
@@ -55,6 +56,17 @@ impl LoginLookup {
     pub fn open_hash(&self) -> Option<&Phc> {
         let account = self.account.as_ref()?;
         if self.device.is_some() { account.device_hash() } else { account.open_hash() }
+    }
+
+    /// What a password is compared with: the hash that is open to this client, or otherwise one that nothing matches, of
+    /// the account's own salt if it has a password, so that the same guess is known again whether it is disabled or not.
+    pub fn compared<'a>(&'a self, login: &'a Username) -> ComparedHash<'a> {
+        let shut = self.account.as_ref().and_then(|account| account.password_hash.as_ref());
+        match (self.open_hash(), shut) {
+            (Some(open), _) => ComparedHash::Open(open),
+            (None, Some(shut)) => ComparedHash::Shut(shut),
+            (None, None) => ComparedHash::Decoy(login),
+        }
     }
 
     /// The device has had too many wrong passwords.

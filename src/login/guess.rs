@@ -35,7 +35,11 @@ impl GuessKeys {
 
     /// The salt of a name without a password: the same guess at it has the same tag, too.
     pub fn decoy_salt(&self, login: &Username) -> Vec<u8> {
-        self.salts.short_hash(*b"decoy   ", folded(login.as_str()).as_bytes()).to_vec()
+        self.salt_of(folded(login.as_str()).as_bytes())
+    }
+
+    pub fn salt_of(&self, what: &[u8]) -> Vec<u8> {
+        self.salts.short_hash(*b"decoy   ", what).to_vec()
     }
 
     /// `guess`: the output of a hash that is salted by the account, or what a program says of a password at one.

@@ -92,6 +92,16 @@ impl VerifyResult {
     }
 }
 
+/// What a password is compared with.
+#[derive(Debug, Clone, Copy)]
+pub enum ComparedHash<'a> {
+    Open(&'a Phc),
+    /// As long and as expensive, and nothing matches it: the password is disabled for this client.
+    Shut(&'a Phc),
+    /// There is no password: a hash with a salt of this name, which nothing matches.
+    Decoy(&'a Username),
+}
+
 /// There was no room to wait, another caller had priority, or it took too long. Nothing was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("password hashing is busy")]
@@ -188,7 +198,7 @@ impl PasswordHasher {
         self.work(caller, pending(), move |pool, _| pool.hash(&password)).await
     }
 
-    /// Whether the password matches the hash. Without a hash (no account, or no usable password) a decoy of the name is
+    /// Whether the password matches the hash. Without an open hash a decoy is
     /// computed, so that the answer `false` takes as long. The same happens if the stored hash is damaged or
     /// its parameters are out of bounds, which is logged.
     ///
@@ -203,8 +213,12 @@ impl PasswordHasher {
         caller: &HashCaller,
         hung_up: impl Future<Output = ()>,
         password: &Password,
-        (login, phc): (&Username, Option<&Phc>),
+        with: ComparedHash<'_>,
     ) -> Result<VerifyResult, HasherBusy> {
+        let phc = match with {
+            ComparedHash::Open(phc) | ComparedHash::Shut(phc) => Some(phc),
+            ComparedHash::Decoy(_) => None,
+        };
         let real = phc.and_then(|phc| {
             let stored = StoredHash::parse(phc.as_str(), &self.0.params);
             if stored.is_none() {
@@ -214,9 +228,18 @@ impl PasswordHasher {
             }
             stored
         });
-        let known = real.is_some();
-        let decoy = || StoredHash { salt: self.0.guesses.decoy_salt(login), ..self.0.decoy.clone() };
-        let stored = real.unwrap_or_else(decoy);
+        let known = real.is_some() && matches!(with, ComparedHash::Open(_));
+        let salt = match with {
+            ComparedHash::Decoy(login) => self.0.guesses.decoy_salt(login),
+            // Only where what is stored is damaged.
+            ComparedHash::Open(phc) | ComparedHash::Shut(phc) => {
+                self.0.guesses.salt_of(phc.as_str().as_bytes())
+            }
+        };
+        let mut stored = real.unwrap_or_else(|| StoredHash { salt, ..self.0.decoy.clone() });
+        if matches!(with, ComparedHash::Shut(_)) {
+            stored.output = self.0.decoy.output.iter().copied().cycle().take(stored.output.len()).collect();
+        }
         let imported = stored.imported;
         let stale = imported || stored.function != self.0.function;
         if imported && self.timing().is_none() {

@@ -30,7 +30,7 @@ pub use guard::{
 #[doc(hidden)]
 pub use guess::detector as spray_detector;
 pub use guess::{Guess, GuessKeys, GuessSource, GuessTag, Spray, SprayNews, SprayWatch};
-pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
+pub use hasher::{ComparedHash, HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use registration::{
     PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest, is_admitted, is_reserved,

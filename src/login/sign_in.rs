@@ -224,9 +224,6 @@ impl SignInService {
         {
             return Ok(Err(denied));
         }
-        if self.is_sprayed(live, counted) {
-            return Ok(Err(self.record_sprayed(counted)));
-        }
         if let Err(busy) = hasher.has_room(&counted.caller()).await {
             return Ok(Err(self.record_busy(counted, busy.retry_after)));
         }
@@ -234,6 +231,11 @@ impl SignInService {
         let device_only = attempt.denied || everyone.is_some();
         let who = GuardRequest { device_only, ..counted.who() };
         Ok(match guard.admit(&live.limits, who, counted.mode).await {
+            // Once it has a slot: where a limit refuses, nobody tries for nothing which passwords are challenged.
+            GuardAdmission::Held(slot) if self.is_sprayed(live, counted) => {
+                tokio::spawn(slot.refund()).await.expect("a refund does not panic");
+                Err(self.record_sprayed(counted))
+            }
             GuardAdmission::Held(slot) => Ok((counted.subject, slot)),
             GuardAdmission::Refused { mode, refusal, .. }
                 if !attempt.denied
@@ -319,11 +321,8 @@ impl SignInService {
             let (limit, password) = (&live.limits.login_guess, &counted.attempt.password);
             let sprayed =
                 counted.mode.known().is_none() && sprays.is_hot(limit, password, guard.audit().now());
-            let account = match compared.breached {
-                Some(breached) => self.note_breached(live, counted, account, (breached, sprayed)).await?,
-                None if sprayed => self.note_breached(live, counted, account, (false, true)).await?,
-                None => account,
-            };
+            let known = (compared.breached.unwrap_or_default(), sprayed);
+            let account = self.note_breached(live, counted, account, known).await;
             let device = lookup.device.map(|from| from.device);
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
@@ -368,8 +367,7 @@ impl SignInService {
         let SignInInner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
         let (login, password) = (&counted.attempt.login, &counted.attempt.password);
-        let mut compared =
-            hasher.verify(&counted.caller(), hung_up, password, (login, lookup.open_hash())).await;
+        let mut compared = hasher.verify(&counted.caller(), hung_up, password, lookup.compared(login)).await;
         if let Ok(VerifyResult { ok: ok @ true, .. }) = &mut compared {
             *ok = consecutive.confirm(lookup).await?;
         }
@@ -415,38 +413,36 @@ impl SignInService {
         guard.subject(&attempt.login).await.map(Ok)
     }
 
-    /// Remembers of an account whether others know its password, which was right: it is a lost one, or is being tried at
-    /// many names; and acts as `[login]` says. Returns the account as it is then.
+    /// Remembers of an account that others know its password, which was right: it is a lost one, or is being tried at many
+    /// names. Returns the account as it is then. If `[login]` asks for another password first, that is put in force where
+    /// the session begins, after the second factor: whoever has the password alone must not keep its owner out.
     async fn note_breached(
         &self,
         live: &LiveSettings,
         counted: CountedSignIn<'_>,
-        account: Account,
+        mut account: Account,
         (lost, sprayed): (bool, bool),
-    ) -> Result<Account, DbError> {
+    ) -> Account {
         let SignInInner { guard, accounts, .. } = &*self.0;
-        // Anybody can have a password look sprayed: that alone makes nobody change theirs.
-        let must_change = lost && live.login.breached_then == BreachedAction::Change;
-        let breached = lost || sprayed;
-        let is_noted = account.password_breached == breached;
-        if is_noted && (account.must_change_password || !must_change) {
-            return Ok(account);
-        }
-        // It may have been changed in the meantime; then no session begins, either.
-        if !accounts.note_breached(&account, breached, must_change).await? {
-            return Ok(account);
-        }
-        if breached && !is_noted {
+        let is_new = (lost && !account.password_lost) || (sprayed && !account.password_breached);
+        if is_new {
+            // It is advice: the next sign-in finds it again.
+            if let Err(error) = accounts.note_breached(&account, lost, sprayed).await {
+                tracing::warn!(%error, "it could not be noted that others know a password");
+            }
             let now = guard.audit().now();
             guard.audit().record(AuditEvent {
                 account: Some(counted.subject.recorded(&counted.attempt.login)),
                 address: Some(audit::EventSubject::Address(&counted.attempt.origin.address)),
-                detail: sprayed.then(|| json!({ "sprayed": true }).to_string()),
+                detail: (!lost).then(|| json!({ "sprayed": true }).to_string()),
                 ..AuditEvent::new(now, Action::PasswordBreached, Outcome::Ok)
             });
         }
-        let must_change_password = account.must_change_password || must_change;
-        Ok(Account { password_breached: breached, must_change_password, ..account })
+        account.password_breached |= lost || sprayed;
+        account.password_lost |= lost;
+        account.must_change_password |=
+            account.password_lost && live.login.breached_then == BreachedAction::Change;
+        account
     }
 
     /// Whether its password is being tried at many names, and a challenge comes before the hash. Known devices pass, and so

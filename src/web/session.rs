@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::accounts::{
     Account, AuthenticatedSession, Factor, FirstFactor, Phc, Proof, SessionStart, SessionToken,
 };
-use crate::config::{AppFactor, LiveSettings};
+use crate::config::{AppFactor, BreachedAction, LiveSettings};
 use crate::db::DbError;
 use crate::gate::{TooOld, lacks_factor, too_old};
 use crate::oidc::request_at;
@@ -247,6 +247,13 @@ pub async fn begin(
     let (first, newest) = (proof.first, proof.second.first().cloned());
     match services.sessions.begin(account, &sender.sign_in_client(), proof, old.as_ref()).await? {
         SessionStart::Begun(token) => {
+            let change = sender.settings(services).login.breached_then == BreachedAction::Change;
+            if change
+                && account.password_lost
+                && matches!(first, FirstFactor::Password | FirstFactor::PasswordFrom(_))
+            {
+                services.accounts.require_new_password(account).await?;
+            }
             sender.begin_session(&mut whole, &token, services.session_lasts);
             let device = sender.remember_device(&mut whole, account);
             if let Some(newest) = newest {

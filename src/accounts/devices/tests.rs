@@ -39,6 +39,7 @@ fn account(number: u8, password_version: i64) -> Account {
         roles: Roles::default(),
         must_change_password: false,
         password_breached: false,
+        password_lost: false,
         created_at: Micros(0),
         disabled_at: None,
         deleted_at: None,

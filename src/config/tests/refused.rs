@@ -51,7 +51,7 @@ fn a_detector_has_one_window_and_only_asks() {
     told("[{ max = 5, per = 'day' }]", one);
     told(
         "[{ max = 5, window = '1h', then = 'block' }]",
-        "[0].then: cannot be \"block\": whoever tries a password at many names would lock those out whose it is; use \"captcha\"",
+        "[0].then: cannot be \"block\": whoever tries a password at many names would lock out the people who use it; use \"captcha\"",
     );
 }
 

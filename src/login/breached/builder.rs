@@ -8,7 +8,7 @@ mod lines;
 mod spool;
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use xorf::BinaryFuse16;
@@ -16,7 +16,9 @@ use xorf::BinaryFuse16;
 use self::draft::Draft;
 use self::lines::{InputLine, LineReader};
 use self::spool::{PARTS, Spool};
-use super::filter::{CHUNK_BYTES, FilterHeader, HEADER_BYTES, MOST_SHARD_BITS, encode_shard, shard_of};
+use super::filter::{
+    CHUNK_BYTES, FilterHeader, HEADER_BYTES, MAGIC, MOST_SHARD_BITS, encode_shard, shard_of,
+};
 
 /// The name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -89,6 +91,8 @@ pub enum BuildError {
     Output { path: PathBuf, reason: io::Error },
     #[error("{} is no regular file; name one, or one that does not exist yet", path.display())]
     NotAFile { path: PathBuf },
+    #[error("{} is there, and is no list that this command has built; name OUT last, as another file", path.display())]
+    NoFilter { path: PathBuf },
     #[error("{} cannot keep the keys until they are sorted, 8 bytes a line: {reason}", folder.display())]
     Spool { folder: PathBuf, reason: io::Error },
     #[error(
@@ -161,7 +165,10 @@ fn check_input(input: &Path) -> Result<(), BuildError> {
 fn target_of(out: &Path) -> Result<PathBuf, BuildError> {
     let failed = |reason| BuildError::Output { path: out.to_owned(), reason };
     match fs::canonicalize(out) {
-        Ok(target) if target.is_file() => Ok(target),
+        Ok(target) if target.is_file() => match is_filter(&target).map_err(failed)? {
+            true => Ok(target),
+            false => Err(BuildError::NoFilter { path: out.to_owned() }),
+        },
         Ok(_) => Err(BuildError::NotAFile { path: out.to_owned() }),
         Err(reason) if reason.kind() == ErrorKind::NotFound && !out.is_symlink() => {
             let name = out.file_name().ok_or_else(|| BuildError::NotAFile { path: out.to_owned() })?;
@@ -169,6 +176,13 @@ fn target_of(out: &Path) -> Result<PathBuf, BuildError> {
         }
         Err(reason) => Err(failed(reason)),
     }
+}
+
+/// Whether a file may be replaced: it is empty, or was built by this command.
+fn is_filter(path: &Path) -> io::Result<bool> {
+    let mut begins = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begins)?;
+    Ok(begins.is_empty() || begins == MAGIC)
 }
 
 fn input_error(path: &Path, reason: io::Error) -> BuildError {

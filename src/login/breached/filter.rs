@@ -34,7 +34,7 @@ use xorf::{BinaryFuse16, Descriptor, Filter};
 
 use crate::files::open_regular;
 
-const MAGIC: [u8; 8] = *b"GHBREACH";
+pub(super) const MAGIC: [u8; 8] = *b"GHBREACH";
 const VERSION: u16 = 1;
 const FINGERPRINT_BITS: u16 = 16;
 const FINGERPRINT_BYTES: u64 = 2;

@@ -54,6 +54,11 @@ impl CountingMode {
         !matches!(self, Self::Known(_)) && (bucket == first || bucket == second)
     }
 
+    /// Whether it is the log of a device whose limit is in monitor mode.
+    pub const fn is_monitored_device(self, bucket: usize) -> bool {
+        matches!(self, Self::DeviceMonitored(_)) && bucket == SHARED.len() + 1
+    }
+
     /// The limits that count it, in the order of its buckets, of which the log of all failures stands last.
     pub fn limits(self, login: GuardedLogin) -> &'static [LimitName] {
         use LimitName as Name;

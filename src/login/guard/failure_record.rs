@@ -142,11 +142,14 @@ impl FailureRecord {
 
     /// Deletes at most `batch` guesses that are remembered no longer, or beyond the most that are; returns how many.
     pub async fn purge_guesses(&self, batch: u32) -> Result<u64, DbError> {
+        // Asked apart: SQLite has one writer, and this may look at a million rows.
+        const BEYOND: &str = "SELECT at FROM guesses ORDER BY at DESC LIMIT 1 OFFSET $1";
         const SQL: &str = "DELETE FROM guesses WHERE (own, slot) IN (SELECT own, slot FROM guesses
-            WHERE at <= $1 OR at <= (SELECT at FROM guesses ORDER BY at DESC LIMIT 1 OFFSET $2)
-            ORDER BY at LIMIT $3)";
-        let before = self.now().await?.minus(REMEMBERED_FOR).0;
-        Ok(execute!(&self.db => query(SQL).bind(before).bind(MOST_GUESSES).bind(i64::from(batch)))?)
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
+        let beyond: Option<i64> = on_db!(&self.db, pool => query_scalar(BEYOND).bind(MOST_GUESSES)
+            .fetch_optional(pool).await)?;
+        let before = self.now().await?.minus(REMEMBERED_FOR).0.max(beyond.unwrap_or(i64::MIN));
+        Ok(execute!(&self.db => query(SQL).bind(before).bind(i64::from(batch)))?)
     }
 
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
@@ -181,9 +184,13 @@ macro_rules! remembered {
     ($new:literal) => {
         concat!(
             "ON CONFLICT (own, slot) DO UPDATE SET
-            repeats = CASE WHEN ",
+            repeats = CASE WHEN guesses.hit = ",
+            $new,
+            ".hit THEN guesses.repeats WHEN ",
             is_known!($new),
-            " THEN guesses.repeats + 1 ELSE 0 END,
+            " THEN guesses.repeats + 1 ELSE 0 END, hit = ",
+            $new,
+            ".hit,
             tags = CASE WHEN ",
             is_known!($new),
             " THEN guesses.tags
@@ -207,20 +214,23 @@ macro_rules! remembered {
 }
 
 // $1 now, $2 hit, $3 own, $4 all logs, $5 those without its own, $6 slot, $7 source, $8 tag. They return whether it was the
-// same guess again; nothing if the hit is there already.
+// same guess again, as it was told first.
 const POSTGRES: &str = concat!(
     "WITH failure AS (SELECT COALESCE($1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)) AS at
         WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)),
-    guess AS (INSERT INTO guesses (own, slot, source, tags, repeats, at)
-        SELECT CAST($3 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT), CAST($8 AS TEXT), 0, at FROM failure
+    guess AS (INSERT INTO guesses (own, slot, source, tags, repeats, at, hit)
+        SELECT CAST($3 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT), CAST($8 AS TEXT), 0, at,
+            CAST($2 AS TEXT) FROM failure
         WHERE CAST($6 AS BIGINT) IS NOT NULL ",
     remembered!("excluded"),
-    " RETURNING repeats)
-    INSERT INTO failed_attempts (at, hit, own, logs, repeat)
+    " RETURNING repeats),
+    written AS (INSERT INTO failed_attempts (at, hit, own, logs, repeat)
         SELECT f.at, CAST($2 AS TEXT), CAST($3 AS TEXT),
             CASE WHEN g.repeats > 0 THEN CAST($5 AS TEXT) ELSE CAST($4 AS TEXT) END,
             CASE WHEN g.repeats > 0 THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END
-        FROM failure f LEFT JOIN guess g ON TRUE ON CONFLICT DO NOTHING RETURNING repeat"
+        FROM failure f LEFT JOIN guess g ON TRUE ON CONFLICT DO NOTHING RETURNING repeat)
+    SELECT repeat FROM written
+    UNION ALL SELECT repeat FROM failed_attempts WHERE own = $3 AND hit = $2"
 );
 /// One insertion for two tables: SQLite's statements change one.
 const SQLITE_SETUP: &str = concat!(
@@ -228,8 +238,8 @@ const SQLITE_SETUP: &str = concat!(
         AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
     CREATE TEMP TRIGGER IF NOT EXISTS do_fail INSTEAD OF INSERT ON failure
         WHEN NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = NEW.own AND hit = NEW.hit) BEGIN
-        INSERT INTO guesses (own, slot, source, tags, repeats, at)
-            SELECT NEW.own, NEW.slot, NEW.source, NEW.tags, 0, NEW.at WHERE NEW.slot IS NOT NULL ",
+        INSERT INTO guesses (own, slot, source, tags, repeats, at, hit)
+            SELECT NEW.own, NEW.slot, NEW.source, NEW.tags, 0, NEW.at, NEW.hit WHERE NEW.slot IS NOT NULL ",
     remembered!("excluded"),
     ";
         INSERT INTO failed_attempts (at, hit, own, logs, repeat)

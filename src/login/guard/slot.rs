@@ -69,25 +69,25 @@ impl AttemptSlot {
     /// which counts for `captcha` rules and at address and network alone. It is in the record when this returns; on an
     /// error the client must not be told that it failed.
     pub async fn keep(self, guess: Option<Guess>) -> Result<(Option<Micros>, bool), DbError> {
-        self.keep_by(guess, async |hold, repeat| hold.keep_in(counts(repeat)).await).await
+        self.keep_by(guess, async |hold, again| hold.keep_in(again.counts()).await).await
     }
 
     /// Keeps the hit, and returns the states of its logs afterwards, normally in the same round trip.
     pub async fn keep_and_peek(self, guess: Option<Guess>) -> Result<(Option<Settlement>, bool), DbError> {
-        self.keep_by(guess, async |hold, repeat| hold.keep_in_and_peek(counts(repeat)).await).await
+        self.keep_by(guess, async |hold, again| hold.keep_in_and_peek(again.counts()).await).await
     }
 
     async fn keep_by<T>(
         self,
         guess: Option<Guess>,
-        keep: impl AsyncFnOnce(Hold, bool) -> Result<T, StoreError>,
+        keep: impl AsyncFnOnce(Hold, Kept) -> Result<T, StoreError>,
     ) -> Result<(Option<T>, bool), DbError> {
-        let Self { hold, ticket, failures, .. } = self;
+        let Self { hold, ticket, failures, mode } = self;
         let (kept, written) = match hold {
             SlotHold::Store(hold) => {
                 // The record knows the guesses of before. Until the store is told, the hold counts in every log.
                 let written = failures.write(hold.id(), hold.buckets(), guess).await;
-                let kept = keep(hold, *written.as_ref().unwrap_or(&false)).await;
+                let kept = keep(hold, Kept { mode, repeat: *written.as_ref().unwrap_or(&false) }).await;
                 if kept.is_err() {
                     ticket.all.leave_store();
                 }
@@ -137,9 +137,19 @@ impl AttemptSlot {
     }
 }
 
-/// The logs in which a failure counts: if it was the same guess again, not in its own.
-const fn counts(repeat: bool) -> impl Fn(usize) -> bool {
-    move |bucket| !repeat || bucket != OWN
+/// A failure, and whether it was the same guess again.
+#[derive(Clone, Copy)]
+struct Kept {
+    mode: CountingMode,
+    repeat: bool,
+}
+
+impl Kept {
+    /// The logs in which it counts: if it was the same guess again, not in its own, nor in that of a device whose limit is
+    /// in monitor mode.
+    const fn counts(self) -> impl Fn(usize) -> bool {
+        move |bucket| !self.repeat || bucket != OWN && !self.mode.is_monitored_device(bucket)
+    }
 }
 
 impl HeldInOutage {

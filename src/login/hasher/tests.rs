@@ -32,13 +32,13 @@ async fn only_the_hashed_password_is_right() {
     let phc = hasher.hash(&STRANGER, &password("three-headed monkey")).await.unwrap();
     assert!(phc.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", phc.as_str());
     let right = hasher
-        .verify(&STRANGER, pending(), &password("three-headed monkey"), (&name(), Some(&phc)))
+        .verify(&STRANGER, pending(), &password("three-headed monkey"), ComparedHash::Open(&phc))
         .await
         .unwrap();
     assert_eq!((right.ok, right.rehash), (true, false));
     for wrong in ["three-headed monke", "Three-headed monkey", "x"] {
         let verified =
-            hasher.verify(&STRANGER, pending(), &password(wrong), (&name(), Some(&phc))).await.unwrap();
+            hasher.verify(&STRANGER, pending(), &password(wrong), ComparedHash::Open(&phc)).await.unwrap();
         assert_eq!((verified.ok, verified.rehash), (false, false));
     }
 }
@@ -49,7 +49,7 @@ async fn a_new_password_is_hashed_if_it_will_do() {
     let phc = hasher.hash_new("quiet lanterns drift", &login).await.unwrap().unwrap();
     assert!(
         hasher
-            .verify(&STRANGER, pending(), &password("quiet lanterns drift"), (&name(), Some(&phc)))
+            .verify(&STRANGER, pending(), &password("quiet lanterns drift"), ComparedHash::Open(&phc))
             .await
             .unwrap()
             .ok
@@ -84,8 +84,10 @@ async fn other_implementations_read_our_hashes() {
 async fn an_unknown_account_costs_a_hash_and_is_never_right() {
     let hasher = hasher(CHEAP);
     for _ in 0..3 {
-        let verified =
-            hasher.verify(&STRANGER, pending(), &password("anything"), (&name(), None)).await.unwrap();
+        let verified = hasher
+            .verify(&STRANGER, pending(), &password("anything"), ComparedHash::Decoy(&name()))
+            .await
+            .unwrap();
         assert_eq!((verified.ok, verified.rehash), (false, false));
     }
     assert_eq!(hasher.verifications(), 3);
@@ -101,10 +103,10 @@ async fn other_parameters_ask_for_a_rehash_only_when_right() {
     ] {
         let hasher = hasher(changed);
         let right =
-            hasher.verify(&STRANGER, pending(), &password("grog"), (&name(), Some(&old))).await.unwrap();
+            hasher.verify(&STRANGER, pending(), &password("grog"), ComparedHash::Open(&old)).await.unwrap();
         assert_eq!((right.ok, right.rehash), (true, true));
         let wrong =
-            hasher.verify(&STRANGER, pending(), &password("rum"), (&name(), Some(&old))).await.unwrap();
+            hasher.verify(&STRANGER, pending(), &password("rum"), ComparedHash::Open(&old)).await.unwrap();
         assert_eq!((wrong.ok, wrong.rehash), (false, false));
     }
 }
@@ -129,7 +131,11 @@ async fn stored_parameters_beyond_bounds_are_not_computed() {
         assert!(StoredHash::parse(&format!("{head}{tail}"), &hasher.0.params).is_none(), "{head}");
         let phc = Phc::stored(format!("{head}{tail}"));
         assert!(
-            !hasher.verify(&STRANGER, pending(), &password("grog"), (&name(), Some(&phc))).await.unwrap().ok,
+            !hasher
+                .verify(&STRANGER, pending(), &password("grog"), ComparedHash::Open(&phc))
+                .await
+                .unwrap()
+                .ok,
             "{head}"
         );
     }
@@ -144,7 +150,9 @@ fn guess(
     caller: HashCaller,
 ) -> tokio::task::JoinHandle<Result<VerifyResult, HasherBusy>> {
     let hasher = hasher.clone();
-    tokio::spawn(async move { hasher.verify(&caller, pending(), &password("x"), (&name(), None)).await })
+    tokio::spawn(async move {
+        hasher.verify(&caller, pending(), &password("x"), ComparedHash::Decoy(&name())).await
+    })
 }
 
 async fn until_waiting(hasher: &PasswordHasher, lane: HashLane, count: usize) {
@@ -161,7 +169,7 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
     until_waiting(&hasher, HashLane::Unsolved, 2).await;
     let full = hasher.has_room(&STRANGER).await.unwrap_err();
     assert!(full.retry_after >= Duration::from_secs(1));
-    assert!(hasher.verify(&STRANGER, pending(), &password("x"), (&name(), None)).await.is_err());
+    assert!(hasher.verify(&STRANGER, pending(), &password("x"), ComparedHash::Decoy(&name())).await.is_err());
     drop(workers);
     for waiter in waiters {
         assert!(waiter.await.unwrap().is_ok(), "those who wait are served");
@@ -191,7 +199,8 @@ async fn who_stops_waiting_gives_the_position_back() {
     waiter.abort();
     assert!(waiter.await.unwrap_err().is_cancelled());
     assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
-    let hung_up = hasher.verify(&STRANGER, std::future::ready(()), &password("x"), (&name(), None)).await;
+    let hung_up =
+        hasher.verify(&STRANGER, std::future::ready(()), &password("x"), ComparedHash::Decoy(&name())).await;
     assert!(hung_up.is_err());
     assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
     drop(workers);
@@ -203,7 +212,7 @@ async fn who_stops_waiting_gives_the_position_back() {
 async fn nobody_waits_for_ever() {
     let hasher = hasher(CHEAP);
     let _workers = hasher.keep_busy(false).await;
-    assert!(hasher.verify(&STRANGER, pending(), &password("x"), (&name(), None)).await.is_err());
+    assert!(hasher.verify(&STRANGER, pending(), &password("x"), ComparedHash::Decoy(&name())).await.is_err());
     assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
 }
 
@@ -217,7 +226,7 @@ async fn a_hash_that_has_begun_is_told_to_whoever_hung_up() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(hasher.verify(&STRANGER, left, &guess, (&name(), None)).await.is_ok());
+    assert!(hasher.verify(&STRANGER, left, &guess, ComparedHash::Decoy(&name())).await.is_ok());
     assert_eq!(hasher.verifications(), 1);
 }
 
@@ -230,7 +239,11 @@ async fn many_at_once_share_the_arenas_and_all_answer() {
             let (hasher, phc) = (hasher.clone(), phc.clone());
             let text = if n % 2 == 0 { "grog" } else { "rum" };
             tokio::spawn(async move {
-                hasher.verify(&STRANGER, pending(), &password(text), (&name(), Some(&phc))).await.unwrap().ok
+                hasher
+                    .verify(&STRANGER, pending(), &password(text), ComparedHash::Open(&phc))
+                    .await
+                    .unwrap()
+                    .ok
                     == (n % 2 == 0)
             })
         })
@@ -270,7 +283,7 @@ async fn an_imported_hash_is_verified_by_its_own_function_and_asks_for_a_rehash(
         let phc = Phc::import(foreign).unwrap();
         let verify = async |text: &str| {
             let verified =
-                hasher.verify(&STRANGER, pending(), &password(text), (&name(), Some(&phc))).await.unwrap();
+                hasher.verify(&STRANGER, pending(), &password(text), ComparedHash::Open(&phc)).await.unwrap();
             (verified.ok, verified.rehash)
         };
         assert_eq!(verify("correct horse").await, (true, true), "{foreign}");
@@ -285,7 +298,7 @@ async fn imported_hashes_see_a_password_as_it_was_typed_and_ours_normalised() {
     let typed = "contraseña 密码 e\u{301}";
     let phc = Phc::import("$2b$04$VMPBwW3vfZwSgnXGGlOVvuqCBSCJkz8k4hgZ.t/geGLX71YmPUrSC").unwrap();
     let verify = async |text: &str, phc: &Phc| {
-        hasher.verify(&STRANGER, pending(), &password(text), (&name(), Some(phc))).await.unwrap().ok
+        hasher.verify(&STRANGER, pending(), &password(text), ComparedHash::Open(phc)).await.unwrap().ok
     };
     assert!(verify(typed, &phc).await);
     assert!(!verify("contraseña 密码 é", &phc).await);
@@ -308,7 +321,7 @@ async fn an_imported_hash_that_was_made_dearer_by_hand_is_not_computed() {
         format!("imported$00001$0001$imported$00001$0001${}", IMPORTED[0]),
     ] {
         let phc = Phc::stored(text.clone());
-        let verified = hasher.verify(&STRANGER, pending(), &password("correct horse"), (&name(), Some(&phc))).await.unwrap();
+        let verified = hasher.verify(&STRANGER, pending(), &password("correct horse"), ComparedHash::Open(&phc)).await.unwrap();
         assert!(!verified.ok, "{text}");
     }
     assert_eq!((hasher.verifications(), hasher.decoys()), (7, 7), "a decoy for each");
@@ -325,8 +338,15 @@ async fn while_there_are_imported_hashes_no_answer_leaves_before_the_deadline() 
     for phc in imported.into_iter().chain([Some(ours), None]) {
         for (text, caller) in [("correct horse", STRANGER), ("wrong", STRANGER), ("wrong", device)] {
             let asked = tokio::time::Instant::now();
-            let verified =
-                hasher.verify(&caller, pending(), &password(text), (&name(), phc.as_ref())).await.unwrap();
+            let verified = hasher
+                .verify(
+                    &caller,
+                    pending(),
+                    &password(text),
+                    phc.as_ref().map_or(ComparedHash::Decoy(&name()), ComparedHash::Open),
+                )
+                .await
+                .unwrap();
             verified.wait_for_answer().await;
             assert!(asked.elapsed() >= DEADLINE, "{text} after {:?}", asked.elapsed());
         }
@@ -338,11 +358,11 @@ async fn the_first_imported_hash_that_is_met_sets_the_deadline_and_the_database_
     let hasher = hasher(CHEAP);
     assert_eq!(hasher.timing(), None);
     let phc = Phc::import(IMPORTED[3]).unwrap();
-    let _ = hasher.verify(&STRANGER, pending(), &password("x"), (&name(), Some(&phc))).await.unwrap();
+    let _ = hasher.verify(&STRANGER, pending(), &password("x"), ComparedHash::Open(&phc)).await.unwrap();
     assert_eq!(hasher.timing().unwrap().slowest_hash.millis, 1);
     let dearer = HashCost { millis: 2, memory_mib: 128 };
     hasher.update_timing(Some(dearer)).await;
-    let _ = hasher.verify(&STRANGER, pending(), &password("x"), (&name(), Some(&phc))).await.unwrap();
+    let _ = hasher.verify(&STRANGER, pending(), &password("x"), ComparedHash::Open(&phc)).await.unwrap();
     assert_eq!(hasher.timing().unwrap().slowest_hash, dearer, "a cheaper one does not shorten it");
     hasher.update_timing(None).await;
     assert_eq!(hasher.timing(), None);

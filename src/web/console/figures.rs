@@ -187,9 +187,9 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
         (LimitUnit::Factor, LimitName::FactorDevice) => factors(by(limit)),
         (LimitUnit::Factor, _) => factors(!by(LimitName::FactorDevice) && !by(LimitName::LoginAddress)),
         (LimitUnit::ClientCall, _) => sum.action == Action::ClientCall && wrong,
-        // What is refused counts nowhere: its grant has ended.
         // Which password was wrong is told nowhere.
         (LimitUnit::Name, _) => false,
+        // What is refused counts nowhere: its grant has ended.
         (LimitUnit::Repeat, _) => sum.action == Action::TokenReuse && sum.outcome == Outcome::Ok,
         (LimitUnit::Attempt, LimitName::GuardDevice) => sum.action == Action::Attempt && wrong && by(limit),
         (LimitUnit::Attempt, _) => {

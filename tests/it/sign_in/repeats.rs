@@ -27,6 +27,7 @@ on_both_stores!(
     a_name_that_nobody_has_is_answered_alike,
     a_new_password_makes_the_old_guesses_new,
     an_administrator_clears_both_logs,
+    a_disabled_password_remembers_what_was_tried_before,
 );
 
 fn blocks(store: Store, most: u32) -> Setup {
@@ -224,4 +225,17 @@ async fn an_administrator_clears_both_logs(store: Store) {
     assert_eq!(counts, [3, 1], "three failures, one guess");
     assert_eq!(boss.clear("login-account", "known").await.status, 204);
     assert_eq!(app.client().login("known", OLD).await.status, 401);
+}
+
+/// Otherwise it would show that there is an account.
+async fn a_disabled_password_remembers_what_was_tried_before(store: Store) {
+    let app = blocks(store, 3).set("login.max_consecutive_failures", 2).start().await;
+    app.register("known").await;
+    for login in ["known", "nobody"] {
+        let client = app.client();
+        for typed in ["a", "b", "a", "b", "c"] {
+            assert_eq!(client.login(login, typed).await.status, 401, "{login}, {typed}");
+        }
+        assert_eq!(client.login(login, "a").await.problem(), "throttled", "{login}");
+    }
 }
