@@ -163,9 +163,9 @@ async fn a_file_that_cannot_be_read_changes_nothing_and_is_told(store: Store) {
 
 async fn one_password_typed_on_two_keyboards_is_one_entry(store: Store) {
     let (app, _folder, place) = app(store, "").await;
-    list(&place, &["caf\u{e9} au lait noir et sans sucre"]);
+    list(&place, &["café au lait noir et sans sucre"]);
     follow(&app);
-    for typed in ["cafe\u{301} au lait noir et sans sucre", "caf\u{e9}\u{3000}au lait noir et sans sucre"] {
+    for typed in ["cafe\u{301} au lait noir et sans sucre", "café\u{3000}au lait noir et sans sucre"] {
         let answer = app.client().register("alice", typed).await;
         assert_eq!(answer.status, 422, "{typed}: {}", answer.text);
     }

@@ -239,11 +239,11 @@ fn a_build_that_fails_leaves_the_old_file_and_nothing_else() {
 #[test]
 fn the_old_file_is_whole_until_the_new_one_is() {
     let lists = Lists::new([words(0..10)]);
-    fs::write(lists.out(), "old").unwrap();
+    fs::write(lists.out(), "GHBREACH, an old one").unwrap();
     let mut steps = 0;
     build(&lists.inputs, &lists.out(), &BuildOptions::default(), |progress| {
         steps += 1;
-        assert_eq!(fs::read(lists.out()).unwrap(), b"old", "{progress:?}");
+        assert_eq!(fs::read(lists.out()).unwrap(), b"GHBREACH, an old one", "{progress:?}");
         let drafts = usize::from(matches!(progress, BuildProgress::Building { .. }));
         assert_eq!(lists.beside().len(), 1 + drafts, "the spool has no name");
     })
@@ -292,7 +292,9 @@ fn only_a_regular_file_is_replaced_and_links_are_followed() {
     let link = lists.folder.path().join("link");
     std::os::unix::fs::symlink(lists.out(), &link).unwrap();
     assert!(try_at(&link).is_err(), "it leads nowhere");
-    fs::write(lists.out(), "old").unwrap();
+    fs::write(lists.out(), "a list that somebody fetched").unwrap();
+    assert!(matches!(try_at(&link), Err(BuildError::NoFilter { .. })));
+    fs::write(lists.out(), "GHBREACH, an old one").unwrap();
     try_at(&link).unwrap();
     assert!(link.is_symlink());
     assert_eq!(lists.filter().entries(), 10);
