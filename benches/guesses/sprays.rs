@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use gatehouse::login::spray_detector::{Failure, Finding, GuessDetector, Micros, Settings};
+use gatehouse::login::spray_detector::{DetectorSettings, Failure, Finding, GuessDetector, Micros};
 
 use crate::passwords::{Chance, FITS, Fit, ROCKYOU, hash};
 use crate::table::{Table, count, per_cent};
@@ -174,7 +174,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(sign_ins: f64, fit: Fit, settings: Settings, seed: u64) -> Self {
+    fn new(sign_ins: f64, fit: Fit, settings: DetectorSettings, seed: u64) -> Self {
         Self {
             traffic: Traffic::new(sign_ins, fit, seed),
             detector: GuessDetector::new(settings),
@@ -303,7 +303,7 @@ fn quiet(seed: u64, missed: &mut Vec<String>) {
     let large = TRAFFIC[TRAFFIC.len() - 1];
     let others = FITS[1..].iter().map(|&fit| (large, fit));
     for (sign_ins, fit) in TRAFFIC.into_iter().map(|sign_ins| (sign_ins, ROCKYOU)).chain(others) {
-        let mut run = Run::new(sign_ins, fit, Settings::default(), seed);
+        let mut run = Run::new(sign_ins, fit, DetectorSettings::default(), seed);
         let days = if sign_ins == large { 2.0 } else { 14.0 };
         let (mut learning, mut seen) = (Seen::default(), Seen::default());
         run.honest(LEARNED, 0, &mut learning);
@@ -338,7 +338,7 @@ fn told(sign_ins: f64, seed: u64, missed: &mut Vec<String>) {
     titles.extend(PACES.iter().map(|(pace, ..)| (*pace).to_owned()));
     titles.extend(["honest attempts challenged meanwhile".into(), "the same, nobody has one of 10^6".into()]);
     let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut run = Run::new(sign_ins, ROCKYOU, Settings::default(), seed);
+    let mut run = Run::new(sign_ins, ROCKYOU, DetectorSettings::default(), seed);
     let mut start = LEARNED;
     for (number, rank) in RANKS.into_iter().enumerate() {
         let mut cells = vec![if rank > FILTERED { "past 10^6".to_owned() } else { count(rank) }];
@@ -394,7 +394,7 @@ fn flood(seed: u64, missed: &mut Vec<String>) {
         let mut seen = Seen::default();
         let mut cells = Vec::new();
         for (_, gap, ..) in &PACES[1..] {
-            let mut run = Run::new(1e5, ROCKYOU, Settings::default(), seed);
+            let mut run = Run::new(1e5, ROCKYOU, DetectorSettings::default(), seed);
             run.honest(LEARNED, 0, &mut Seen::default());
             let sprayed = password(PAST_THE_FILTER);
             let (mut told, mut next) = (None, LEARNED);
@@ -445,10 +445,10 @@ fn longer(seed: u64) {
         "challenged",
     ]);
     for hours in [1.0, 2.0, 4.0] {
-        let settings = Settings {
+        let settings = DetectorSettings {
             sub_window: micros(hours * HOUR / 3.0),
             hot_for: micros(hours * HOUR),
-            ..Settings::default()
+            ..DetectorSettings::default()
         };
         let mut row = vec![format!("{hours} h")];
         let mut run = Run::new(1e5, ROCKYOU, settings, seed);

@@ -257,14 +257,16 @@ impl Limit {
         if self.0.rules.is_empty() || self.0.capacity >= hits {
             return self.clone();
         }
-        Self(Arc::new(LimitInner { capacity: hits, ..LimitInner::clone(&self.0) }))
+        let challenging = self.challenging().map(|asks| asks.keeping(hits));
+        Self(Arc::new(LimitInner { capacity: hits, challenging, ..LimitInner::clone(&self.0) }))
     }
 
     /// Returns this limit over the same logs, for callers that cannot be shown a challenge, or are asked for one by
     /// another log: its `captcha` rules let them pass, as if they had solved one.
     #[must_use]
     pub fn unchallenged(&self) -> Self {
-        Self(Arc::new(LimitInner { unchallenged: true, ..LimitInner::clone(&self.0) }))
+        let challenging = self.challenging().map(Self::unchallenged);
+        Self(Arc::new(LimitInner { unchallenged: true, challenging, ..LimitInner::clone(&self.0) }))
     }
 
     /// Whether this rule lets an attempt pass, however full it is. `solved`: a challenge was solved with it.

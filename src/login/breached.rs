@@ -97,7 +97,7 @@ impl BreachedList {
     }
 }
 
-/// None if there is no such file; whoever reads it says why.
+/// The file's state; None if there is no such file, which whoever reads it tells.
 fn state_of(path: &Path) -> Option<FileState> {
     let file = path.metadata().ok()?;
     Some((file.len(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ino()))

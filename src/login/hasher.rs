@@ -79,7 +79,7 @@ pub struct VerifyResult {
     pub rehash: bool,
     /// Whether the right password is a lost one; None if it was wrong, or nobody can tell.
     pub breached: Option<bool>,
-    /// By which a wrong password is known again at the same name; none of a right one is ever made.
+    /// A few bits by which a wrong password is known again at the same name. A right one never has any.
     pub tag: Option<GuessTag>,
 }
 
@@ -96,7 +96,7 @@ impl VerifyResult {
 #[derive(Debug, Clone, Copy)]
 pub enum ComparedHash<'a> {
     Open(&'a Phc),
-    /// As long and as expensive, and nothing matches it: the password is disabled for this client.
+    /// The hash of a password that is disabled for this client: it is computed, and nothing matches it.
     Shut(&'a Phc),
     /// There is no password: a hash with a salt of this name, which nothing matches.
     Decoy(&'a Username),

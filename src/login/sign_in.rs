@@ -232,7 +232,8 @@ impl SignInService {
         let who = GuardRequest { device_only, ..counted.who() };
         Ok(match guard.admit(&live.limits, who, counted.mode).await {
             // Once it has a slot: where a limit refuses, nobody tries for nothing which passwords are challenged.
-            GuardAdmission::Held(slot) if self.is_sprayed(live, counted) => {
+            GuardAdmission::Held(slot) if self.is_sprayed(live, attempt, slot.mode()) => {
+                let counted = CountedSignIn { mode: slot.mode(), ..counted };
                 tokio::spawn(slot.refund()).await.expect("a refund does not panic");
                 Err(self.record_sprayed(counted))
             }
@@ -320,7 +321,7 @@ impl SignInService {
             }
             let (limit, password) = (&live.limits.login_guess, &counted.attempt.password);
             let sprayed =
-                counted.mode.known().is_none() && sprays.is_hot(limit, password, guard.audit().now());
+                counted.mode.at_device().is_none() && sprays.is_hot(limit, password, guard.audit().now());
             let known = (compared.breached.unwrap_or_default(), sprayed);
             let account = self.note_breached(live, counted, account, known).await;
             let device = lookup.device.map(|from| from.device);
@@ -447,14 +448,11 @@ impl SignInService {
 
     /// Whether its password is being tried at many names, and a challenge comes before the hash. Known devices pass, and so
     /// does whoever has solved one.
-    fn is_sprayed(
-        &self,
-        live: &LiveSettings,
-        CountedSignIn { attempt, mode, .. }: CountedSignIn<'_>,
-    ) -> bool {
+    fn is_sprayed(&self, live: &LiveSettings, attempt: &SignInAttempt, mode: CountingMode) -> bool {
         let SignInInner { guard, sprays, .. } = &*self.0;
-        let is_stranger = mode.known().is_none() && !attempt.solved;
-        is_stranger && sprays.challenges(&live.limits.login_guess, &attempt.password, guard.audit().now())
+        mode.at_device().is_none()
+            && !attempt.solved
+            && sprays.challenges(&live.limits.login_guess, &attempt.password, guard.audit().now())
     }
 
     /// The client is asked as it is where there is no room: it does not learn why.
@@ -525,7 +523,7 @@ impl CountedSignIn<'_> {
 
     /// Where its guess comes from.
     fn source(&self, keys: &GuessKeys) -> GuessSource {
-        match self.mode.known() {
+        match self.mode.at_device() {
             Some(device) => GuessSource::device(device.id.as_bytes(), keys),
             None => {
                 let browser = self.attempt.browser.as_ref().map_or(&[][..], |browser| browser);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use xorf::BinaryFuse16;
 
-use self::draft::Draft;
+use self::draft::FilterDraft;
 use self::lines::{InputLine, LineReader};
 use self::spool::{PARTS, Spool};
 use super::filter::{
@@ -254,7 +254,7 @@ impl Build<'_> {
         let mut writer = self
             .spool
             .number()
-            .and_then(|number| Draft::beside(&target, number))
+            .and_then(|number| FilterDraft::beside(&target, number))
             .and_then(FilterWriter::new)
             .map_err(failed)?;
         let shards = 1 << shard_bits;
@@ -327,14 +327,14 @@ fn shifted_filter(keys: &[u64], shift: u64) -> Option<BinaryFuse16> {
 
 /// Writes shards into a draft, and at the end what is before them.
 struct FilterWriter {
-    draft: Draft,
+    draft: FilterDraft,
     hasher: blake3::Hasher,
     bytes: u64,
     chunk: Vec<u8>,
 }
 
 impl FilterWriter {
-    fn new(mut draft: Draft) -> io::Result<Self> {
+    fn new(mut draft: FilterDraft) -> io::Result<Self> {
         draft.write_all(&[0; HEADER_BYTES])?;
         let chunk = Vec::with_capacity(CHUNK_BYTES);
         Ok(Self { draft, hasher: blake3::Hasher::new(), bytes: HEADER_BYTES as u64, chunk })

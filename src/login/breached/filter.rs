@@ -41,7 +41,7 @@ const FINGERPRINT_BYTES: u64 = 2;
 const FIELDS_BYTES: usize = 32;
 pub(super) const HEADER_BYTES: usize = FIELDS_BYTES + blake3::OUT_LEN;
 const SHARD_HEADER_BYTES: usize = 16;
-/// Of two million entries each: a hundred times what is known to be lost.
+/// The most bits of a shard's number: with two million entries a shard, a hundred times what is known to be lost.
 pub(super) const MOST_SHARD_BITS: u32 = 16;
 /// How much is read and hashed at once. BLAKE3 is at its fastest from 16 KiB.
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
@@ -49,7 +49,7 @@ const MIB: u64 = 1024 * 1024;
 
 /// A set of lost passwords in memory. It has each of them, and takes one in 65,536 others for one of them.
 pub struct BreachedPasswords {
-    /// None for those without entries.
+    /// The filters; None for a shard without entries.
     shards: Vec<Option<BinaryFuse16>>,
     shard_bits: u32,
     entries: u64,
@@ -163,7 +163,7 @@ pub(super) fn shard_of(key: u64, shard_bits: u32) -> usize {
 pub(super) struct FilterHeader {
     pub shard_bits: u32,
     pub entries: u64,
-    /// Of the whole file.
+    /// The size of the whole file.
     pub bytes: u64,
 }
 

@@ -95,6 +95,16 @@ impl CountingMode {
         }
     }
 
+    /// The known device that it comes from, wherever it counts.
+    pub const fn at_device(&self) -> Option<&KnownDevice> {
+        match self {
+            Self::Known(device) | Self::DeviceMonitored(device) | Self::AccountUnlimited(device) => {
+                Some(device)
+            }
+            Self::Stranger => None,
+        }
+    }
+
     /// Whether the device knew another password than the account has now.
     pub fn is_void(&self, account: Option<&Account>) -> bool {
         let version = account.map(|account| account.password_version);

@@ -164,51 +164,36 @@ impl FailureRecord {
 /// not fill the database.
 const MOST_GUESSES: i64 = 1_000_000;
 
-/// Whether a row of `guesses` has the new one ($source, $tag) already.
-macro_rules! is_known {
-    ($new:literal) => {
-        concat!(
-            "(guesses.source = ",
-            $new,
-            ".source AND guesses.at > ",
-            $new,
-            ".at - 2592000000000
-            AND guesses.tags LIKE '%' || ",
-            $new,
-            ".tags || '%')"
-        )
+const _: () = assert!(REMEMBERED_FOR.as_micros() == 2_592_000_000_000);
+
+/// Whether the row of `guesses` belongs to the source of the new guess, which is still remembered.
+macro_rules! is_of_source {
+    () => {
+        "guesses.source = excluded.source AND guesses.at > excluded.at - 2592000000000"
     };
 }
-/// What becomes of a row of `guesses` by the new one: the last three of its source, in 18 letters.
+/// Whether that row has the new guess already.
+macro_rules! is_known {
+    () => {
+        concat!(is_of_source!(), " AND guesses.tags LIKE '%' || excluded.tags || '%'")
+    };
+}
+/// Changes the row by the new guess: it keeps the last three of its source, in 18 letters.
 macro_rules! remembered {
-    ($new:literal) => {
+    () => {
         concat!(
             "ON CONFLICT (own, slot) DO UPDATE SET
-            repeats = CASE WHEN guesses.hit = ",
-            $new,
-            ".hit THEN guesses.repeats WHEN ",
-            is_known!($new),
-            " THEN guesses.repeats + 1 ELSE 0 END, hit = ",
-            $new,
-            ".hit,
+            repeats = CASE WHEN guesses.hit = excluded.hit THEN guesses.repeats
+                WHEN ",
+            is_known!(),
+            " THEN guesses.repeats + 1 ELSE 0 END,
             tags = CASE WHEN ",
-            is_known!($new),
+            is_known!(),
             " THEN guesses.tags
-                WHEN guesses.source = ",
-            $new,
-            ".source AND guesses.at > ",
-            $new,
-            ".at - 2592000000000
-                THEN SUBSTR(",
-            $new,
-            ".tags || guesses.tags, 1, 18) ELSE ",
-            $new,
-            ".tags END,
-            source = ",
-            $new,
-            ".source, at = ",
-            $new,
-            ".at"
+                WHEN ",
+            is_of_source!(),
+            " THEN SUBSTR(excluded.tags || guesses.tags, 1, 18) ELSE excluded.tags END,
+            source = excluded.source, at = excluded.at, hit = excluded.hit"
         )
     };
 }
@@ -222,7 +207,7 @@ const POSTGRES: &str = concat!(
         SELECT CAST($3 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT), CAST($8 AS TEXT), 0, at,
             CAST($2 AS TEXT) FROM failure
         WHERE CAST($6 AS BIGINT) IS NOT NULL ",
-    remembered!("excluded"),
+    remembered!(),
     " RETURNING repeats),
     written AS (INSERT INTO failed_attempts (at, hit, own, logs, repeat)
         SELECT f.at, CAST($2 AS TEXT), CAST($3 AS TEXT),
@@ -240,7 +225,7 @@ const SQLITE_SETUP: &str = concat!(
         WHEN NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = NEW.own AND hit = NEW.hit) BEGIN
         INSERT INTO guesses (own, slot, source, tags, repeats, at, hit)
             SELECT NEW.own, NEW.slot, NEW.source, NEW.tags, 0, NEW.at, NEW.hit WHERE NEW.slot IS NOT NULL ",
-    remembered!("excluded"),
+    remembered!(),
     ";
         INSERT INTO failed_attempts (at, hit, own, logs, repeat)
             SELECT NEW.at, NEW.hit, NEW.own, CASE WHEN repeat = 1 THEN NEW.others ELSE NEW.logs END, repeat

@@ -44,7 +44,7 @@ const TIMES_USUAL: f32 = 3.0;
 const REMEMBERED: u32 = 72;
 /// Sub-windows until `usual` is trusted. They are learned once they left the window: 5 h 20 min with 20 minutes each.
 pub const LEARNING: u32 = 12;
-/// Of all failures, those with the commonest password, while nothing is learned: 0.6 × 0.0622, the share of the first
+/// The share of all failures that the commonest password has, while nothing is learned: 0.6 × 0.0622, the share of the first
 /// password in the fit of Tianya's list, the most of the lists in benches/guesses.rs.
 pub const HEAD_SHARE: f32 = 0.0373;
 /// More failures than on average make as many more names usual, but not more than so many times: a flood hides nothing.
@@ -53,7 +53,7 @@ const BUSIEST: f32 = 3.0;
 const FORGOTTEN: f32 = 0.05;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct DetectorSettings {
     /// The number of names, beside what is usual, at which a password is hot.
     pub max: u32,
     /// Microseconds of a sub-window; the window is three to four of them.
@@ -87,7 +87,7 @@ pub enum Finding {
 }
 
 pub struct GuessDetector {
-    settings: Settings,
+    settings: DetectorSettings,
     /// The number of the current sub-window, from the first failure on.
     current: u32,
     start: Option<Micros>,
@@ -101,7 +101,7 @@ pub struct GuessDetector {
     cells: Box<[Cell]>,
 }
 
-/// Of one failure: 32 bits of the password, 12 of the name, 8 of the network, 12 of the time. 0 is none.
+/// One failure: 32 bits of the password, 12 of the name, 8 of the network, 12 of the time. 0 is none.
 #[derive(Debug, Clone, Copy, Default)]
 struct Single(u64);
 
@@ -115,7 +115,7 @@ struct Cell {
     usual: f32,
 }
 
-impl Default for Settings {
+impl Default for DetectorSettings {
     fn default() -> Self {
         const MINUTE: Micros = 60_000_000;
         Self { max: 5, sub_window: 20 * MINUTE, hot_for: 60 * MINUTE }
@@ -125,7 +125,7 @@ impl Default for Settings {
 impl GuessDetector {
     pub const BYTES: usize = size_of::<Self>() + SINGLES * size_of::<Single>() + CELLS * size_of::<Cell>();
 
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: DetectorSettings) -> Self {
         Self {
             settings,
             current: 0,
@@ -260,9 +260,13 @@ impl GuessDetector {
         self.usual_failures += (whole(self.failures[slot] as f32) - self.usual_failures) * part;
         self.failures[slot] = 0;
         for cell in self.cells.iter_mut().filter(|cell| !cell.is_free()) {
-            // Nothing of a spray is learned, not even of its beginning.
+            // Nothing of a spray is learned, not even of its beginning; nor what one or two networks make up.
             if began > cell.hot_until.saturating_sub(self.settings.hot_for) {
-                cell.usual += (whole(cell.names[slot].count() as f32) - cell.usual) * part;
+                let many = cell.all_networks().count_ones() > NETWORKS_OF_ONE;
+                let names = if many { whole(cell.names[slot].count() as f32) } else { 0.0 };
+                let learned = cell.usual + (names - cell.usual) * part;
+                // No password that people type by mistake has a larger share.
+                cell.usual = learned.min(HEAD_SHARE * self.usual_failures);
             }
             cell.names[slot] = NameSketch::default();
             cell.networks[slot] = 0;

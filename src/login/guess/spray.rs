@@ -32,7 +32,7 @@ struct SprayState {
     detector: GuessDetector,
     window: Duration,
     told_at: Option<Micros>,
-    /// Those that began since, and were not told.
+    /// How many began since, and were not told.
     untold: u32,
     newest: Option<(Micros, Spray)>,
 }
@@ -121,9 +121,9 @@ impl SprayState {
 
 fn detector(window: Duration) -> GuessDetector {
     let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-    GuessDetector::new(detector::Settings {
+    GuessDetector::new(detector::DetectorSettings {
         sub_window: micros(window / SUB_WINDOWS),
         hot_for: micros(HOT_FOR),
-        ..detector::Settings::default()
+        ..detector::DetectorSettings::default()
     })
 }

@@ -15,6 +15,7 @@ on_both_stores!(
     one_network_one_name_and_right_passwords_are_no_spray,
     in_monitor_mode_it_is_told_and_asks_nobody,
     switched_off_it_sees_nothing,
+    a_known_device_whose_limit_only_monitors_is_no_stranger,
 );
 
 fn setup(store: Store) -> Setup {
@@ -105,4 +106,13 @@ async fn switched_off_it_sees_nothing(store: Store) {
     let app = setup(store).without(&["login-guess"]).start().await;
     assert!(spray(&app, 40).await.iter().all(|answer| answer.status == 401));
     assert_eq!(told(&app).await.len(), 0);
+}
+
+async fn a_known_device_whose_limit_only_monitors_is_no_stranger(store: Store) {
+    let mode = "[limits.login-device]\nmode = 'monitor'\nrules = [{ max = 10, window = '1h' }]\n";
+    let app = setup(store).file_more(mode).start().await;
+    let owner = app.client_at("203.0.113.7");
+    assert_eq!(owner.register("alice", COMMON).await.status, 201);
+    spray(&app, 40).await;
+    assert_eq!(owner.login("alice", COMMON).await.status, 200);
 }

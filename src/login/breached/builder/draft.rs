@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Is removed when it is dropped, unless it has replaced its target.
-pub(super) struct Draft {
+pub(super) struct FilterDraft {
     file: File,
-    /// None once it has replaced its target.
+    /// Where it is; None once it has replaced its target.
     path: Option<PathBuf>,
     target: PathBuf,
 }
 
-impl Draft {
+impl FilterDraft {
     /// No other process that lives may use the number for the same target: what has it already was left by one that was
     /// killed.
     pub fn beside(target: &Path, number: u64) -> io::Result<Self> {
@@ -53,7 +53,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for FilterDraft {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             fs::remove_file(path).ok();

@@ -38,7 +38,7 @@ impl<R: BufRead> LineReader<R> {
         Self { input, text: Vec::with_capacity(LONGEST_LINE + 2), last_bytes: 0 }
     }
 
-    /// None at the end of the input. The last line needs no end.
+    /// Reads a line; None at the end of the input. The last line needs no end.
     pub fn next_line(&mut self) -> io::Result<Option<InputLine>> {
         self.text.clear();
         let most = LONGEST_LINE as u64 + 2;
@@ -77,7 +77,7 @@ fn parse(text: &[u8]) -> InputLine {
     parse_hash(text).unwrap_or_else(|| InputLine::Word { key: key_of(text) })
 }
 
-/// None if the line is no hash.
+/// Reads a hash and its count; None if the line is no hash.
 fn parse_hash(text: &[u8]) -> Option<InputLine> {
     let (hash, rest) = text.split_at_checked(HASH_DIGITS)?;
     if !hash.iter().all(u8::is_ascii_hexdigit) {

@@ -105,7 +105,7 @@ impl Spool {
         Ok(Some(keys.len()))
     }
 
-    /// None if they are too many.
+    /// Sorts a part; None if it has too many keys.
     fn distinct(&mut self, part: usize, limits: &SortLimits) -> io::Result<Option<Vec<u64>>> {
         let mut keys = std::mem::take(&mut self.parts[part].waiting);
         let mut most = limits.at_once;

@@ -271,7 +271,7 @@ fn what_a_killed_build_left_is_replaced() {
     let target = folder.path().join("out");
     fs::write(folder.path().join(".out.new-7"), "left").unwrap();
     fs::write(folder.path().join(".out.keys-0"), "left").unwrap();
-    let mut draft = Draft::beside(&target, 7).unwrap();
+    let mut draft = FilterDraft::beside(&target, 7).unwrap();
     draft.write_all(b"..new").unwrap();
     draft.replace_target(b"a ").unwrap();
     assert_eq!(fs::read(&target).unwrap(), b"a new");
@@ -315,6 +315,6 @@ fn a_full_disk_is_an_error_that_names_the_folder() {
     assert!(error.starts_with("/somewhere cannot keep the keys until they are sorted"), "{error}");
     assert!(error.contains("No space left"), "{error}");
 
-    let draft = Draft::on(full(), Path::new("/somewhere/out"));
+    let draft = FilterDraft::on(full(), Path::new("/somewhere/out"));
     assert_eq!(FilterWriter::new(draft).err().unwrap().kind(), ErrorKind::StorageFull);
 }

@@ -2,7 +2,7 @@
 
 /// Registers of a `HyperLogLog`, of four bits each.
 const REGISTERS: u32 = 32;
-/// Of a `HyperLogLog` with 32 registers (Flajolet et al. 2007, figure 3).
+/// The correction of a `HyperLogLog` with 32 registers (Flajolet et al. 2007, figure 3).
 const ALPHA: f64 = 0.697;
 
 /// The place of a name or a network, of as many bits as a single keeps.

@@ -19,7 +19,7 @@ fn failure(password: u64, name: u64, network: u64) -> Failure {
 }
 
 fn detector() -> GuessDetector {
-    GuessDetector::new(Settings::default())
+    GuessDetector::new(DetectorSettings::default())
 }
 
 /// The number of names, one each `gap`, until password 1 is hot.
@@ -77,7 +77,7 @@ fn names_of_the_last_hour_count_and_those_before_it_do_not() {
         detector.observe(failure(1, name, name), name as i64);
     }
     assert_ne!(names_until_hot(&mut detector, 59 * MINUTE, SECOND), None);
-    let mut detector = GuessDetector::new(Settings::default());
+    let mut detector = GuessDetector::new(DetectorSettings::default());
     for name in 0..4 {
         detector.observe(failure(1, name, name), name as i64);
     }
