@@ -260,11 +260,9 @@ impl GuessDetector {
         self.usual_failures += (whole(self.failures[slot] as f32) - self.usual_failures) * part;
         self.failures[slot] = 0;
         for cell in self.cells.iter_mut().filter(|cell| !cell.is_free()) {
-            // Nothing of a spray is learned, not even of its beginning; nor what one or two networks make up.
+            // Nothing of a spray is learned, not even of its beginning.
             if began > cell.hot_until.saturating_sub(self.settings.hot_for) {
-                let many = cell.all_networks().count_ones() > NETWORKS_OF_ONE;
-                let names = if many { whole(cell.names[slot].count() as f32) } else { 0.0 };
-                let learned = cell.usual + (names - cell.usual) * part;
+                let learned = cell.usual + (whole(cell.names[slot].count() as f32) - cell.usual) * part;
                 // No password that people type by mistake has a larger share.
                 cell.usual = learned.min(HEAD_SHARE * self.usual_failures);
             }
