@@ -4,7 +4,8 @@
 //! with the bare hash rate; and the latency of sign-ins to one account is measured while another one is
 //! flooded. Attempts at other programs' logins are compared with the handler with one EVALSHA: refused ones, for
 //! which no challenge is drawn, and admitted ones together with their outcomes. What a proxy asks for each request to an
-//! application is compared with the empty handler, and its latency while sign-ins are flooded with that when alone.
+//! application is compared with the empty handler, and its latency while sign-ins are flooded with that when alone. Wrong
+//! passwords at names that exist and at others, new ones and ones that come again, are told apart by their time, or not.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 mod support;
@@ -41,6 +42,8 @@ const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 const ACCEPTED_ROUNDS: usize = 15;
 const ACCOUNTS: usize = 24;
+/// Wrong passwords of each kind, for what their times tell.
+const APART: usize = 600;
 /// Failures at one name until it is refused without a challenge.
 const GUARD_MAX: usize = 20;
 
@@ -68,6 +71,9 @@ async fn run() {
     }
     if "flooded".contains(&wanted) {
         flooded(&on_redis).await;
+    }
+    if "apart".contains(&wanted) {
+        apart(&redis).await;
     }
     // The servers' threads, and Redis, would otherwise outlive this.
     drop(redis);
@@ -243,6 +249,60 @@ async fn flooded(on_redis: &Gatehouse) {
     println!("  p99 ratio {ratio:.2}; bar: at most 3: {}", verdict(ratio <= 3.0));
 }
 
+/// Half of the names are tried with another password each time, half with one that was tried there before.
+async fn apart(redis: &Redis) {
+    // So that each is compared, and counted all the same.
+    let more = [("LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 10000, window = '1h' }]".to_owned())];
+    let server = Gatehouse::start_with(&format!("redis://127.0.0.1:{}/1", redis.port), &more).await;
+    let mut connection = Connection::open(server.address).await;
+    let mut times: [Vec<Duration>; 4] = Default::default();
+    for round in 0..APART + ACCOUNTS {
+        for turn in 0..4 {
+            // Each kind is as often before each other one as after it.
+            let kind = if round / 4 % 2 == 0 { (round + turn) % 4 } else { (round + 7 - turn) % 4 };
+            let (is_known, is_repeat) = (kind % 2 == 0, kind / 2 == 1);
+            let name = round % (ACCOUNTS / 2) + if is_repeat { ACCOUNTS / 2 } else { 0 };
+            let login = format!("{}-{name}", if is_known { "user" } else { "none" });
+            let password =
+                if is_repeat { "an old password".to_owned() } else { format!("a guess{round:08}") };
+            let request = login_request(&login, &password);
+            let sent = Instant::now();
+            assert_eq!(connection.send(&request).await, 401);
+            // Before, each name is new once.
+            if round >= ACCOUNTS {
+                times[kind].push(sent.elapsed());
+            }
+        }
+    }
+    println!(
+        "wrong passwords told apart by their time: a later one is the first kind's, with this chance; {APART} each"
+    );
+    let [known, unknown, known_again, unknown_again] = &times;
+    let pairs = [
+        ("a name that exists / another, a new guess", known, unknown),
+        ("the same, a repeat", known_again, unknown_again),
+        ("a new guess / a repeat, a name that exists", known, known_again),
+        ("the same, another name", unknown, unknown_again),
+    ];
+    for (name, one, other) in pairs {
+        let chance = later(one, other);
+        println!("  {name:45} {chance:.3}  bar: 0.45 to 0.55: {}", verdict((0.45..=0.55).contains(&chance)));
+    }
+}
+
+/// The chance that one of the first took longer than one of the others: the area under the curve of the best guesser.
+fn later(these: &[Duration], others: &[Duration]) -> f64 {
+    let above = |time: &Duration| {
+        let half = |other: &Duration| match time.cmp(other) {
+            std::cmp::Ordering::Greater => 2,
+            std::cmp::Ordering::Equal => 1,
+            std::cmp::Ordering::Less => 0,
+        };
+        others.iter().map(half).sum::<usize>()
+    };
+    these.iter().map(above).sum::<usize>() as f64 / (2 * these.len() * others.len()) as f64
+}
+
 struct Gatehouse {
     address: SocketAddr,
     /// Of a program that guards its own login.
@@ -253,6 +313,10 @@ struct Gatehouse {
 
 impl Gatehouse {
     async fn start(store: &str) -> Self {
+        Self::start_with(store, &[]).await
+    }
+
+    async fn start_with(store: &str, more: &[(&str, String)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let variables: Vec<(String, String)> = [
@@ -270,8 +334,10 @@ impl Gatehouse {
             ("LIMITS__GUARD_NETWORK__RULES", "[]".to_owned()),
             ("LIMITS__GUARD_ACCOUNT__RULES", format!("[{{ max = {GUARD_MAX}, window = '1h' }}]")),
         ]
-        .map(|(key, value)| (format!("GATEHOUSE__{key}"), value))
-        .into();
+        .iter()
+        .chain(more)
+        .map(|(key, value)| (format!("GATEHOUSE__{key}"), value.clone()))
+        .collect();
         let config = config::parse(Path::new("bench.toml"), APPS, &variables).unwrap();
         let live = LiveHandle::fixed(config.live);
         let metrics = PrometheusBuilder::new().build_recorder().handle();

@@ -463,15 +463,17 @@ impl Accounts {
     }
 
     /// Remembers that others know the account's password, until it is another: it is in the list, or was tried at many
-    /// names. Nothing changes if it was changed in the meantime.
-    pub async fn note_breached(&self, account: &Account, lost: bool, sprayed: bool) -> Result<(), DbError> {
+    /// names. False if that is known already, as another sign-in may have noted at this moment, or if the password was
+    /// changed in the meantime.
+    pub async fn note_breached(&self, account: &Account, lost: bool, sprayed: bool) -> Result<bool, DbError> {
         const SQL: &str =
             "UPDATE accounts SET breached_version = CASE WHEN $1 = 1 THEN password_version ELSE breached_version END,
             sprayed_version = CASE WHEN $2 = 1 THEN password_version ELSE sprayed_version END
-            WHERE id = $3 AND password_version = $4";
-        execute!(&self.db => query(SQL).bind(i64::from(lost)).bind(i64::from(sprayed))
+            WHERE id = $3 AND password_version = $4 AND (($1 = 1 AND COALESCE(breached_version, -1) <> $4)
+            OR ($2 = 1 AND $4 NOT IN (COALESCE(breached_version, -1), COALESCE(sprayed_version, -1))))";
+        let noted = execute!(&self.db => query(SQL).bind(i64::from(lost)).bind(i64::from(sprayed))
             .bind(account.id.to_string()).bind(account.password_version))?;
-        Ok(())
+        Ok(noted > 0)
     }
 
     /// Has the owner choose another password before everything else. Nothing changes if it was changed in the meantime.

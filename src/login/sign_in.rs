@@ -425,12 +425,16 @@ impl SignInService {
         (lost, sprayed): (bool, bool),
     ) -> Account {
         let SignInInner { guard, accounts, .. } = &*self.0;
-        let is_new = (lost && !account.password_lost) || (sprayed && !account.password_breached);
-        if is_new {
-            // It is advice: the next sign-in finds it again.
-            if let Err(error) = accounts.note_breached(&account, lost, sprayed).await {
-                tracing::warn!(%error, "it could not be noted that others know a password");
-            }
+        let may_be_new = (lost && !account.password_lost) || (sprayed && !account.password_breached);
+        let is_new = match may_be_new {
+            false => Ok(false),
+            true => accounts.note_breached(&account, lost, sprayed).await,
+        };
+        // It is advice: the next sign-in finds it again.
+        let is_new = is_new.inspect_err(|error| {
+            tracing::warn!(%error, "it could not be noted that others know a password");
+        });
+        if is_new.unwrap_or(false) {
             let now = guard.audit().now();
             guard.audit().record(AuditEvent {
                 account: Some(counted.subject.recorded(&counted.attempt.login)),

@@ -102,6 +102,11 @@ class Judge:
         compared = self.most_compared()
         if compared < GUESSES:
             yield f"the bound on guesses: at no account were {GUESSES} wrong passwords compared, at most {compared}"
+        if not self.load.sprayed[403]:
+            yield "that a spray is noticed: no attempt of it was challenged"
+        repeats = sum(act.fine and act.who.startswith("phone") for act in self.load.acts)
+        if repeats <= GUESSES:
+            yield f"that repeats block nobody: an old password came {repeats} times, of more than {GUESSES}"
         if not self.load.thieves:
             yield "the bound on guesses: no code was tried after too many wrong ones"
         calm = sum(act.fine and self.is_calm(act) for act in self.load.acts)
@@ -154,4 +159,5 @@ class Judge:
                 f"{max(map(len, self.by_number.values()), default=0)} to a number; ledger: {states}",
                 f"wrong passwords compared at one account: at most {self.most_compared()}, bound {GUESSES} and what an outage adds; "
                 f"codes tried after too many wrong ones: {self.load.thieves}",
+                f"one password at many names: {self.load.sprayed[401]} compared, {self.load.sprayed[403]} challenged first",
                 f"codes answered as sent: {len(self.load.confirmed)}, as perhaps sent: {self.load.unknown}"]

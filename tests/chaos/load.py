@@ -1,10 +1,12 @@
-"""The people: honest ones, guessers of passwords and of codes, and a flood of requests for messages."""
+"""The people: honest ones, guessers of passwords and of codes, a spray, and a flood of requests for messages."""
 import collections, contextlib, http.client, json, random, threading, time, traceback
 from .processes import Failed
 
 PASSWORD = "correct horse battery staple"
+SPRAYED = "quiet lanterns drift above marble"  # one at many names, and somebody's own
+OLD = "the password of last year"              # which a phone still sends
 ANSWER = "solo"
-OWNERS, GUESSERS, FLOODERS = 8, 6, 4
+OWNERS, GUESSERS, SPRAYERS, FLOODERS = 8, 6, 2, 4
 VICTIMS, FLOODED = 3, 4  # fresh ones for each fault
 # Of wrong passwords that are compared at an account within an hour: login-account, and one more for each of the
 # other instances after a loss of Redis (docs/operations.md, "When Redis loses everything").
@@ -82,16 +84,18 @@ class Load:
         self.confirmed = []                    # the number, for each answer that says: sent
         self.named = set()                     # numbers of honest requests, which repeat under one Idempotency-Key
         self.unknown = 0                       # answers that say: may be sent
+        self.sprayed = collections.Counter()   # answers to the spray, by status
         self.serial, self.victims, self.flooded = 0, [], []
         self.owners = [self.register(f"owner{n}") for n in range(OWNERS)]
+        self.phone, self.framed = self.register("phone"), self.register("framed", SPRAYED)
 
     def next(self):
         with self.lock:
             self.serial += 1
             return self.serial
 
-    def register(self, login):
-        body, answer = {"login": login, "password": PASSWORD}, None
+    def register(self, login, password=PASSWORD):
+        body, answer = {"login": login, "password": password}, None
         for _ in range(60):
             answer = self.client.solving("setting up", "/api/v1/register", body, self.address())
             if answer.status == 201:
@@ -214,6 +218,30 @@ class Load:
             if answer.status == 401:
                 self.compared[login].append((begun, time.monotonic()))
 
+    def spray(self):
+        """Tries one password at every name there is and at many more, and solves nothing."""
+        body = {"login": f"name{self.next()}", "password": SPRAYED}
+        answer = self.client.call("spray", "POST", "/api/v1/login", body, self.address())
+        with self.lock:
+            self.sprayed[answer.status] += 1
+
+    def sign_in_with_the_sprayed(self):
+        """Its owner: from a known device without a challenge, from another one by solving it."""
+        (login, cookies), address = self.framed, self.address()
+        body, path = {"login": login, "password": SPRAYED}, "/api/v1/login"
+        who = "its owner, sprayed, known device"
+        self.honest(who, lambda: self.client.call(who, "POST", path, body, address, cookies), 200)
+        who = "its owner, sprayed, new device"
+        self.honest(who, lambda: self.client.solving(who, path, body, address), 200)
+
+    def phone_sends_the_old_one(self):
+        """A phone fails all day with the same password, and blocks nobody."""
+        (login, cookies), address = self.phone, self.address()
+        body, path, who = {"login": login, "password": OLD}, "/api/v1/login", "phone with an old password"
+        self.honest(who, lambda: self.client.solving(who, path, body, address, cookies), 401)
+        body, who = {"login": login, "password": PASSWORD}, "owner of that phone"
+        self.honest(who, lambda: self.client.solving(who, path, body, address, cookies), 200)
+
     def flood(self):
         self.ask_for_code("flood", self.target(self.flooded), self.address())
 
@@ -245,7 +273,9 @@ class Load:
     def start(self):
         actors = [(self.sign_in_from_known_device, 0.3)] * 2 + [(self.sign_in_from_new_device, 0.3)] * 2
         actors += [(self.sign_in_by_code, 0.5)] * 2 + [(self.read_pages, 0.5), (self.guess_code, 1.0)]
-        actors += [(self.guess_password, 0.25)] * GUESSERS + [(self.flood, 0.2)] * FLOODERS
+        actors += [(self.sign_in_with_the_sprayed, 0.5), (self.phone_sends_the_old_one, 0.3)]
+        actors += [(self.spray, 0.2)] * SPRAYERS + [(self.guess_password, 0.25)] * GUESSERS
+        actors += [(self.flood, 0.2)] * FLOODERS
         self.threads = [threading.Thread(target=self.repeat, args=actor, daemon=True) for actor in actors]
         for thread in self.threads:
             thread.start()

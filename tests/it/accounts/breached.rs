@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use gatehouse::audit::{Action, EventFilter};
 use gatehouse::login::{BuildOptions, build_breached};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -17,6 +18,7 @@ const NUMBER: &str = "+8613812345678";
 on_both_stores!(
     every_way_to_set_a_password_refuses_a_lost_one,
     a_lost_password_that_signs_in_is_told,
+    of_many_sign_ins_at_once_with_a_lost_password_one_is_told,
     a_lost_password_has_to_be_changed_where_that_is_asked_for,
     a_file_that_cannot_be_read_changes_nothing_and_is_told,
     one_password_typed_on_two_keyboards_is_one_entry,
@@ -119,6 +121,21 @@ async fn a_lost_password_that_signs_in_is_told(store: Store) {
     list(&place, &["something else"]);
     follow(&app);
     assert_eq!(user(client.login("alice", OTHER).await)["password_breached"], true);
+}
+
+async fn of_many_sign_ins_at_once_with_a_lost_password_one_is_told(store: Store) {
+    let (app, _folder, place) = app(store, "").await;
+    assert_eq!(app.client().register("alice", LOST).await.status, 201);
+    list(&place, &[LOST]);
+    follow(&app);
+    let mut tasks = JoinSet::new();
+    for client in std::iter::repeat_with(|| app.client()).take(8) {
+        tasks.spawn(async move { client.login("alice", LOST).await });
+    }
+    for answer in tasks.join_all().await {
+        assert_eq!(answer.body["user"]["password_breached"], true, "{}", answer.text);
+    }
+    assert_eq!(told(&app).await, 1);
 }
 
 async fn a_lost_password_has_to_be_changed_where_that_is_asked_for(store: Store) {

@@ -83,13 +83,17 @@ async fn nobody_notices_that_the_signing_key_was_replaced() {
         assert_eq!(running.client().login("alice", PASSWORD).await.problem(), "throttled");
     };
     lock(&running).await;
+    assert_eq!(running.client().register("bob", PASSWORD).await.status, 201);
+    still_no_new_guess(&running).await;
 
     step(&home, "add");
     let running = restarted(&home, running).await;
+    still_no_new_guess(&running).await;
     assert_eq!((alice.session().await, alice.form().await, alice.program().await), (200, 422, 404));
 
     step(&home, "use");
     let running = restarted(&home, running).await;
+    still_no_new_guess(&running).await;
     assert_eq!((alice.session().await, alice.form().await, alice.program().await), (200, 422, 404));
     let third = alice.client.ask_code(PHONE, "login").await;
     assert_eq!(third.problem(), "throttled", "windows and cap hold: {}", third.text);
@@ -106,8 +110,16 @@ async fn nobody_notices_that_the_signing_key_was_replaced() {
     assert_eq!((alice.session().await, alice.program().await), (200, 404));
     assert_eq!(alice.form().await, 403, "what the old key has signed is over");
     lock_holds_for_strangers_only(&running, &alice).await;
+    still_no_new_guess(&running).await;
+    assert_eq!(running.client().login("bob", "a second guess").await.status, 401);
+    assert_eq!(running.client().login("bob", "a third guess").await.problem(), "throttled");
     let third = alice.client.ask_code(PHONE, "login").await;
     assert_eq!(third.problem(), "throttled", "{}", third.text);
+}
+
+/// The same wrong password at bob's, time and again.
+async fn still_no_new_guess(running: &Running) {
+    assert_eq!(running.client().login("bob", "what bob's phone still sends").await.status, 401);
 }
 
 /// The sign-in under the new key has renewed the cookie of the device.

@@ -6,6 +6,7 @@ mod django;
 mod dovecot;
 mod fields;
 pub mod mail_server;
+mod repeats;
 mod scopes;
 mod shared;
 mod wforce;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use gatehouse::accounts::Username;
+use gatehouse::accounts::{ImportFile, Username};
 use gatehouse::db::Db;
+use gatehouse::sms::Phone;
 use serde_json::json;
 use sqlx::query_scalar;
 
@@ -28,6 +29,8 @@ on_both_stores!(
     a_new_password_makes_the_old_guesses_new,
     an_administrator_clears_both_logs,
     a_disabled_password_remembers_what_was_tried_before,
+    two_spellings_of_one_password_are_one_guess,
+    what_bcrypt_does_not_read_makes_no_other_guess,
 );
 
 fn blocks(store: Store, most: u32) -> Setup {
@@ -237,5 +240,28 @@ async fn a_disabled_password_remembers_what_was_tried_before(store: Store) {
             assert_eq!(client.login(login, typed).await.status, 401, "{login}, {typed}");
         }
         assert_eq!(client.login(login, "a").await.problem(), "throttled", "{login}");
+    }
+}
+
+async fn two_spellings_of_one_password_are_one_guess(store: Store) {
+    let app = blocks(store, 20).start().await;
+    app.register("known").await;
+    for (typed, failures) in [("café au lait", 1), ("cafe\u{301} au\u{3000}lait", 1), ("cafe au lait", 2)] {
+        assert_eq!(app.client().login("known", typed).await.status, 401);
+        assert_eq!(in_a_row(&app, "known").await, failures, "{typed}");
+    }
+}
+
+/// Nothing new was compared.
+async fn what_bcrypt_does_not_read_makes_no_other_guess(store: Store) {
+    let row =
+        r#"{"login":"known","password_hash":"$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6"}"#;
+    let app = blocks(store, 20).start().await;
+    let file = ImportFile::read(row.as_bytes(), |phone| Phone::parse(phone, "CN")).unwrap();
+    app.services.accounts.import(&file.rows, app.services.factor_verifier.factors(), false).await.unwrap();
+    let read = "72 bytes".repeat(9);
+    for (typed, failures) in [(read.clone(), 1), (format!("{read} and more"), 1), (read[1..].to_owned(), 2)] {
+        assert_eq!(app.client().login("known", &typed).await.status, 401);
+        assert_eq!(in_a_row(&app, "known").await, failures, "{typed}");
     }
 }

@@ -12,6 +12,8 @@ const COMMON: &str = "quiet lanterns drift above marble";
 on_both_stores!(
     the_next_attempt_with_it_is_challenged_before_it_is_compared,
     whoever_has_it_gets_in_and_is_told,
+    popular_passwords_that_are_framed_cost_their_owners_a_challenge,
+    spellings_of_one_password_are_one,
     one_network_one_name_and_right_passwords_are_no_spray,
     in_monitor_mode_it_is_told_and_asks_nobody,
     switched_off_it_sees_nothing,
@@ -27,9 +29,13 @@ fn network(n: usize) -> String {
 }
 
 async fn spray(app: &TestApp, names: usize) -> Vec<Answer> {
+    spray_of(app, names, |_| COMMON).await
+}
+
+async fn spray_of(app: &TestApp, names: usize, typed: impl Fn(usize) -> &'static str) -> Vec<Answer> {
     let mut answers = Vec::new();
     for n in 0..names {
-        answers.push(app.client_at(&network(n)).login(&format!("name{n}"), COMMON).await);
+        answers.push(app.client_at(&network(n)).login(&format!("name{n}"), typed(n)).await);
     }
     answers
 }
@@ -81,6 +87,41 @@ async fn whoever_has_it_gets_in_and_is_told(store: Store) {
     assert_eq!((answer.status, &answer.body["user"]["password_breached"]), (200, &json!(true)));
     assert!(answer.body["user"]["must_change_password"].is_null(), "anybody can make it look so");
     assert!(elsewhere.get("/account").await.text.contains("Others know your password"));
+}
+
+/// As many at once as the detector sees in its first hours.
+async fn popular_passwords_that_are_framed_cost_their_owners_a_challenge(store: Store) {
+    let app = setup(store).start().await;
+    const FRAMED: [&str; 5] = [
+        COMMON,
+        "another one that is quite long",
+        "correct horse battery staple",
+        "seven grey herons at the weir",
+        "my sister plays the old cello",
+    ];
+    let mut owners = Vec::new();
+    for (n, password) in FRAMED.into_iter().enumerate() {
+        let owner = app.client_at(&format!("203.0.113.{n}"));
+        assert_eq!(owner.register(&format!("owner{n}"), password).await.status, 201);
+        owners.push(owner);
+    }
+    spray_of(&app, 200, |n| FRAMED[n % 5]).await;
+    for (n, (password, owner)) in FRAMED.into_iter().zip(owners).enumerate() {
+        let login = format!("owner{n}");
+        assert_eq!(owner.login(&login, password).await.status, 200, "{login}, a known device");
+        let elsewhere = app.client_at(&format!("192.0.2.{n}"));
+        assert_eq!(elsewhere.login(&login, password).await.problem(), "captcha-required", "{login}");
+        let id = elsewhere.challenge().await;
+        assert_eq!(elsewhere.login_with(&login, password, &id, ANSWER).await.status, 200, "{login}");
+    }
+}
+
+async fn spellings_of_one_password_are_one(store: Store) {
+    let app = setup(store).start().await;
+    let spelt = ["une tasse de café noir", "une tasse de cafe\u{301} noir", "une tasse de\u{3000}café noir"];
+    let answers = spray_of(&app, 40, |n| spelt[n % 3]).await;
+    assert!(answers.iter().any(|answer| answer.status == 403));
+    assert_eq!(told(&app).await.len(), 1);
 }
 
 async fn one_network_one_name_and_right_passwords_are_no_spray(store: Store) {
