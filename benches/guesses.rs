@@ -7,15 +7,17 @@
 
 #[path = "guesses/attack.rs"]
 mod attack;
+#[path = "support/chance.rs"]
+mod chance;
 #[path = "guesses/honest.rs"]
 mod honest;
 #[path = "guesses/passwords.rs"]
 mod passwords;
-#[path = "guesses/picture.rs"]
+#[path = "support/picture.rs"]
 mod picture;
 #[path = "guesses/sprays.rs"]
 mod sprays;
-#[path = "guesses/table.rs"]
+#[path = "support/table.rs"]
 mod table;
 
 use std::path::PathBuf;

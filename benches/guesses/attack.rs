@@ -3,7 +3,8 @@
 //! All accounts are at the same password at the same time, so a run is a list of times: when guess `k` fell at each
 //! account. An account is opened by the guess that is its password, unless its owner or its limit is in the way then.
 
-use crate::passwords::{Chance, FITS, Fit, REFUSED_BEFORE};
+use crate::chance::Chance;
+use crate::passwords::{FITS, Fit, REFUSED_BEFORE};
 use crate::picture::{Picture, Series};
 use crate::table::{Table, count, per_cent};
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::attack::{DAYS, keycloak_wait};
-use crate::passwords::Chance;
+use crate::chance::Chance;
 use crate::picture::{Picture, Series};
 use crate::table::{Table, count, per_cent};
 
@@ -389,11 +389,7 @@ pub fn show(seed: u64, picture: &std::path::Path) -> std::io::Result<Vec<String>
             let people = ((PEOPLE as f64 * share) as usize).max(LEAST);
             let months: Vec<Month> = (0..people)
                 .map(|person| {
-                    month(
-                        habit,
-                        &mut *rules(),
-                        crate::passwords::hash(seed ^ (number * PEOPLE + person) as u64),
-                    )
+                    month(habit, &mut *rules(), crate::chance::hash(seed ^ (number * PEOPLE + person) as u64))
                 })
                 .collect();
             let part = |of: usize| of as f64 / people as f64;

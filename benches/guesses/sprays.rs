@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use gatehouse::login::spray_detector::{DetectorSettings, Failure, Finding, GuessDetector, Micros};
 
-use crate::passwords::{Chance, FITS, Fit, ROCKYOU, hash};
+use crate::chance::{Chance, hash};
+use crate::passwords::{FITS, Fit, ROCKYOU};
 use crate::table::{Table, count, per_cent};
 
 const SECOND: f64 = 1.0;

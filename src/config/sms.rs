@@ -53,6 +53,11 @@ section! {
         min_solved_range: u32 = 500, integer(1..=1_000_000);
         min_entered: f64 = 0.1, share;
         lifts_after: Duration = HOUR, duration(MINUTE..=DAY * 30);
+        /// A prefix that was under a brake within this time is watched more closely: a next brake is put on by fewer
+        /// messages, and lasts 4 times as long, then 24 times.
+        again_within: Duration = DAY * 7, duration(MINUTE..=DAY * 30);
+        /// With a solved challenge, to a range that was under a brake lately.
+        min_sent_again: u32 = 50, integer(1..=1_000_000);
     }
 }
 

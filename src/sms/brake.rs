@@ -1,7 +1,8 @@
 //! The brake, against SMS pumping: if many messages go to a dialling prefix and hardly any code is entered,
 //! somebody is paid for each message. First a solved challenge is required there; past the next rung the prefix is
 //! under a brake for a while: everybody gets the same answer, and codes go only to numbers that were proven before.
-//! Our pages have brakes of their own and so has each program, so that nobody shuts a prefix for a stranger's users.
+//! Ranges that were never proven count together, as one more prefix: whoever sends one message to each of thousands meets
+//! that. Our pages have brakes of their own and so has each program, so that nobody shuts a prefix for a stranger's users.
 
 use std::time::Duration;
 
@@ -16,8 +17,11 @@ use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, execute, from_row, on_tx};
 use crate::entropy::Entropy;
 
+mod ladder;
 #[cfg(test)]
 mod made_up_day_tests;
+
+pub use ladder::{Ladder, PrefixTraffic, Rung, judged_for, lasts};
 
 /// The number's prefix asks for more than usual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ pub struct BrakedPrefix {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Brake)]
 pub struct HeldBrake {
-    // A block or a range of numbers.
+    /// A block or a range of numbers; `+` for all ranges together of which no codes were entered on two days.
     pub prefix: String,
     /// The program that it is for, `verify:NAME` or `relay:NAME`. Missing: this installation's own pages and calls.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +57,8 @@ pub struct HeldBrake {
     pub entered: i64,
 }
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long a prefix is remembered in this process: a flood at a braked prefix asks the database this often,
 /// and other instances notice that an administrator lifted a brake this much later.
 const REMEMBERED: Duration = Duration::from_secs(1);
@@ -62,13 +68,21 @@ const MOST_REMEMBERED: usize = 10_000;
 /// one can only refuse.
 pub struct SmsBrakes {
     remembered: quick_cache::sync::Cache<(String, String), (Micros, BrakedPrefix)>,
+    /// Ranges that are known to be proven, by scope.
+    proven: quick_cache::sync::Cache<(String, String), ()>,
     clock: Clock,
     entropy: Entropy,
 }
 
 impl SmsBrakes {
     pub fn new(clock: Clock, entropy: Entropy) -> Self {
-        Self { remembered: quick_cache::sync::Cache::new(MOST_REMEMBERED), clock, entropy }
+        let [remembered, proven] = [MOST_REMEMBERED; 2];
+        Self {
+            remembered: quick_cache::sync::Cache::new(remembered),
+            proven: quick_cache::sync::Cache::new(proven),
+            clock,
+            entropy,
+        }
     }
 
     pub fn forget(&self, scope: &str, prefix: &str) {
@@ -87,7 +101,7 @@ impl SmsBrakes {
         [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(BrakedPrefix::and)
     }
 
-    /// What the number's block and range ask now of who has messages sent for that purpose. May put a brake on.
+    /// What the number's prefixes ask now of who has messages sent for that purpose. May put a brake on.
     pub async fn evaluate(
         &self,
         tx: &mut Tx,
@@ -95,28 +109,77 @@ impl SmsBrakes {
         purpose: &MessagePurpose,
         brake: &Brake,
         now: Micros,
-    ) -> Result<Option<BrakedPrefix>, DbError> {
+    ) -> Result<JudgedNumber, DbError> {
         if !brake.enabled {
-            return Ok(None);
+            return Ok(JudgedNumber::default());
         }
         let scope = purpose.scope();
         let challenges = !matches!(purpose.program(), Some((ProgramKind::Relay, _)));
-        let mut braked: Option<BrakedPrefix> = None;
-        for (sql, prefix, ladder) in [
-            (BLOCK, phone.block(), Ladder::of_block(brake, challenges)),
-            (RANGE, phone.range(), Ladder::of_range(brake, challenges)),
-        ] {
-            let judging = JudgedPrefix { sql, scope: &scope, prefix, ladder, brake };
-            let Some(found) = judging.evaluate(tx, now, &self.entropy).await? else { continue };
-            let remembered = (self.clock.now(), BrakedPrefix { tripped: false, ..found });
-            self.remembered.insert((scope.to_string(), prefix.to_owned()), remembered);
-            braked = Some(braked.map_or(found, |other| other.and(found)));
+        let judge = |kind, prefix| JudgedPrefix { kind, scope: &scope, prefix, challenges, brake };
+        let standing = self.standing(tx, &scope, phone.range(), now).await?;
+        let block = judge(PrefixKind::Block, phone.block()).evaluate(tx, now, &self.entropy).await?;
+        let mut range = judge(PrefixKind::Range, phone.range()).evaluate(tx, now, &self.entropy).await?;
+        if standing != RangeStanding::Proven {
+            let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, &self.entropy).await?;
+            range = BrakedPrefix::both(range, all);
         }
-        Ok(braked)
+        for (prefix, found) in [(phone.block(), block), (phone.range(), range)] {
+            if let Some(found) = found {
+                let remembered = (self.clock.now(), BrakedPrefix { tripped: false, ..found });
+                self.remembered.insert((scope.to_string(), prefix.to_owned()), remembered);
+            }
+        }
+        let spread = standing == RangeStanding::Unproven;
+        Ok(JudgedNumber { braked: BrakedPrefix::both(block, range), spread })
+    }
+
+    async fn standing(
+        &self,
+        tx: &mut Tx,
+        scope: &str,
+        range: &str,
+        now: Micros,
+    ) -> Result<RangeStanding, DbError> {
+        const SQL: &str = "SELECT COALESCE(MAX(entered_at) - MIN(entered_at), 0),
+            COUNT(CASE WHEN created_at > $3 THEN 1 END)
+            FROM sms_messages WHERE number_range = $1 AND scope = $2 AND state <> 'refused'";
+        let key = (scope.to_owned(), range.to_owned());
+        if self.proven.get(&key).is_some() {
+            return Ok(RangeStanding::Proven);
+        }
+        let (apart, of_a_day): (i64, i64) = on_tx!(tx, connection => query_as(SQL).bind(range).bind(scope)
+            .bind(now.minus(DAY).0).fetch_one(connection).await)?;
+        if Micros(apart) >= Micros(0).plus(DAY) {
+            self.proven.insert(key, ());
+            return Ok(RangeStanding::Proven);
+        }
+        let few = of_a_day < i64::from(MOST_OF_AN_UNPROVEN_RANGE);
+        Ok(if few { RangeStanding::Unproven } else { RangeStanding::UnprovenAndMany })
     }
 }
 
+/// What is known of a range from the codes of it that were entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RangeStanding {
+    /// Two were entered at least a day apart, so that nobody proves a range in a hurry.
+    Proven,
+    Unproven,
+    /// So many messages went to it within a day that it counts for itself alone.
+    UnprovenAndMany,
+}
+
+/// What the prefixes of a number ask, and whether its message counts with those to other ranges that were never proven.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JudgedNumber {
+    pub braked: Option<BrakedPrefix>,
+    pub spread: bool,
+}
+
 impl BrakedPrefix {
+    fn both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).reduce(Self::and)
+    }
+
     fn and(self, other: Self) -> Self {
         let (one, two) = match (self.proven_before, other.proven_before) {
             // A brake is the whole answer, beside a challenge.
@@ -138,12 +201,50 @@ fn since(now: Micros, window: Duration, last_end: Option<Micros>) -> Micros {
     last_end.map_or(start, |end| end.max(start))
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PrefixKind {
+    Block,
+    Range,
+    Unproven,
+}
+
+/// The prefix of all ranges that were never proven.
+const UNPROVEN: &str = "+";
+/// So many messages to one of these count there in a day: what is more is for its own ladder, so that a pumper of one
+/// range shuts no others.
+pub const MOST_OF_AN_UNPROVEN_RANGE: u32 = 5;
+/// At least so many of five codes that come back are from proven ranges. Otherwise, as on the first days of an installation, those
+/// that were never proven are not judged together: they are the people themselves.
+pub const PROVEN_OF_FIVE: i64 = 4;
+
+impl PrefixKind {
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Block => BLOCK,
+            Self::Range => RANGE,
+            Self::Unproven => UNPROVEN_RANGES,
+        }
+    }
+}
+
 struct JudgedPrefix<'a> {
-    sql: &'static str,
+    kind: PrefixKind,
     scope: &'a str,
     prefix: &'a str,
-    ladder: Ladder,
+    /// Who asks can be shown a challenge.
+    challenges: bool,
     brake: &'a Brake,
+}
+
+/// The brakes of a prefix within the last days.
+#[derive(Debug, Clone, Copy, Default)]
+struct BrakeHistory {
+    /// When the one in force began, and when it ends.
+    held: Option<(Micros, Micros)>,
+    /// How many before it count against the prefix. One that an administrator has lifted does not, nor any before it.
+    before: usize,
+    /// When the last one ended that is over.
+    last_end: Option<Micros>,
 }
 
 impl JudgedPrefix<'_> {
@@ -153,21 +254,26 @@ impl JudgedPrefix<'_> {
         now: Micros,
         entropy: &Entropy,
     ) -> Result<Option<BrakedPrefix>, DbError> {
-        let Self { brake, ladder, .. } = self;
-        let last = self.last(tx).await?;
-        if let Some(held) = last.filter(|(_, end)| *end > now) {
-            return Ok(Some(self.under(held, now)));
+        let Self { brake, kind, .. } = self;
+        let history = self.history(tx, now).await?;
+        if let Some(held) = self.under(&history, now) {
+            return Ok(Some(held));
         }
-        let since = since(now, brake.window, last.map(|(_, end)| end));
-        let traffic: PrefixTraffic = on_tx!(tx, connection => query_as(self.sql).bind(self.prefix)
+        let (ladder, window) = (self.ladder(history.before), self.judged_for(history.before));
+        let since = since(now, window, history.last_end);
+        let traffic: PrefixTraffic = on_tx!(tx, connection => query_as(kind.sql()).bind(self.prefix)
             .bind(self.scope).bind(since.0).bind(2 * i64::from(ladder.most)).bind(i64::from(ladder.most_solved))
             .fetch_one(connection).await)?;
-        match ladder.rung(&traffic, brake.min_entered) {
+        let rung = ladder.rung(&traffic, brake.min_entered);
+        if rung.is_some() && *kind == PrefixKind::Unproven && !self.are_few_unproven(tx, now).await? {
+            return Ok(None);
+        }
+        match rung {
             None => return Ok(None),
             Some(Rung::Challenge) => {
                 // Until the oldest message without an entered code stops counting.
                 let oldest = traffic.oldest.map(Micros);
-                let retry_after = oldest.map_or(brake.window, |at| at.plus(brake.window).since(now));
+                let retry_after = oldest.map_or(window, |at| at.plus(window).since(now));
                 return Ok(Some(BrakedPrefix { retry_after, proven_before: None, tripped: false }));
             }
             Some(Rung::Brake) => {}
@@ -175,26 +281,63 @@ impl JudgedPrefix<'_> {
         // Requests that run at the same time are counted beside this one, so the brake may trip a few
         // messages late; one of them sets it.
         tx.lock(DbLock::brake(self.scope, self.prefix)).await?;
-        if let Some(held) = self.last(tx).await?.filter(|(_, end)| *end > now) {
-            return Ok(Some(self.under(held, now)));
+        let history = self.history(tx, now).await?;
+        if let Some(held) = self.under(&history, now) {
+            return Ok(Some(held));
         }
-        let end = now.plus(brake.lifts_after);
-        self.put_on(tx, (now, end), traffic, entropy).await?;
-        Ok(Some(BrakedPrefix { tripped: true, ..self.under((now, end), now) }))
+        let held = (now, now.plus(ladder::lasts(brake, history.before)));
+        self.put_on(tx, held, traffic, entropy).await?;
+        let put_on = self.under(&BrakeHistory { held: Some(held), ..history }, now);
+        Ok(put_on.map(|braked| BrakedPrefix { tripped: true, ..braked }))
     }
 
-    fn under(&self, (began_at, ends_at): (Micros, Micros), now: Micros) -> BrakedPrefix {
-        let proven_before = Some(began_at.minus(self.brake.window));
-        BrakedPrefix { retry_after: ends_at.since(now), proven_before, tripped: false }
+    fn ladder(&self, before: usize) -> Ladder {
+        match self.kind {
+            PrefixKind::Block => Ladder::of_block(self.brake, self.challenges),
+            PrefixKind::Range | PrefixKind::Unproven => Ladder::of_range(self.brake, self.challenges, before),
+        }
     }
 
-    /// When the last brake on it began, and when it ends or ended.
-    async fn last(&self, tx: &mut Tx) -> Result<Option<(Micros, Micros)>, DbError> {
-        const SQL: &str = "SELECT began_at, ends_at FROM sms_brakes WHERE prefix = $1 AND scope = $2
-            ORDER BY ends_at DESC LIMIT 1";
-        let last: Option<(i64, i64)> = on_tx!(tx, connection => query_as(SQL).bind(self.prefix).bind(self.scope)
-            .fetch_optional(connection).await)?;
-        Ok(last.map(|(began, end)| (Micros(began), Micros(end))))
+    /// How far back its messages count.
+    fn judged_for(&self, before: usize) -> Duration {
+        match self.kind {
+            PrefixKind::Block => self.brake.window,
+            PrefixKind::Range => ladder::judged_for(self.brake, before),
+            // Each of them gets a message or two, so there is no haste in it.
+            PrefixKind::Unproven => self.brake.window.max(DAY),
+        }
+    }
+
+    fn under(&self, history: &BrakeHistory, now: Micros) -> Option<BrakedPrefix> {
+        let (began_at, ends_at) = history.held?;
+        let proven_before = Some(began_at.minus(self.judged_for(history.before)));
+        Some(BrakedPrefix { retry_after: ends_at.since(now), proven_before, tripped: false })
+    }
+
+    /// Whether nearly all codes that came back within a day are from proven ranges.
+    async fn are_few_unproven(&self, tx: &mut Tx, now: Micros) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(CASE WHEN spread = 0 THEN 1 END), COUNT(*) FROM sms_messages
+            WHERE created_at > $1 AND scope = $2 AND entered_at IS NOT NULL";
+        let (proven, all): (i64, i64) = on_tx!(tx, connection => query_as(SQL).bind(now.minus(DAY).0)
+            .bind(self.scope).fetch_one(connection).await)?;
+        Ok(all > 0 && 5 * proven >= PROVEN_OF_FIVE * all)
+    }
+
+    async fn history(&self, tx: &mut Tx, now: Micros) -> Result<BrakeHistory, DbError> {
+        const SQL: &str =
+            "SELECT began_at, ends_at, CAST(CASE WHEN lifted_by IS NULL THEN 0 ELSE 1 END AS BIGINT)
+            FROM sms_brakes WHERE prefix = $1 AND scope = $2 AND ends_at > $3 ORDER BY ends_at DESC LIMIT 4";
+        let lately = now.minus(self.brake.again_within);
+        let from = lately.min(now.minus(self.judged_for(1)));
+        let rows: Vec<(i64, i64, i64)> = on_tx!(tx, connection => query_as(SQL).bind(self.prefix)
+            .bind(self.scope).bind(from.0).fetch_all(connection).await)?;
+        let (held, over): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, ends_at, _)| *ends_at > now.0);
+        let counts = |(_, ends_at, lifted): &&(i64, i64, i64)| *ends_at > lately.0 && *lifted == 0;
+        Ok(BrakeHistory {
+            held: held.first().map(|(began_at, ends_at, _)| (Micros(*began_at), Micros(*ends_at))),
+            before: over.iter().take_while(counts).count(),
+            last_end: over.first().map(|(_, ends_at, _)| Micros(*ends_at)),
+        })
     }
 
     async fn put_on(
@@ -237,33 +380,14 @@ macro_rules! traffic {
             SUM(CASE WHEN entered_at IS NOT NULL THEN 0 ELSE solved END) AS solved,
             MIN(CASE WHEN entered_at IS NULL THEN created_at END) AS oldest FROM sms_messages WHERE ",
             $prefix,
-            " = $1 AND scope = $2 AND created_at > $3 AND state <> 'refused' AND share = 'open' AND judged = 1
+            " AND scope = $2 AND created_at > $3 AND state <> 'refused' AND share = 'open' AND judged = 1
             GROUP BY network_key) AS networks"
         )
     };
 }
-const BLOCK: &str = traffic!("block");
-const RANGE: &str = traffic!("number_range");
-
-/// The most that unreturned messages requested from one network weigh. It is a fifth of the 20 that trip a
-/// block, so that it takes five networks. One address, or one customer's /48, trips nothing.
-const MOST_OF_A_NETWORK: u32 = 4;
-/// It takes this many networks to brake a range.
-const NETWORKS_OF_A_RANGE: u32 = 100;
-
-/// What was sent to a prefix, and how much of it was entered.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PrefixTraffic {
-    pub sent: i64,
-    pub entered: i64,
-    /// Messages without an entered code, in half messages: one requested with a solved challenge weighs half,
-    /// because that cost somebody something. No network's weigh more than the ladder says.
-    pub weight: i64,
-    /// Those with a solved challenge, in messages, no network's more than the ladder says.
-    pub solved: i64,
-    /// When the oldest of them was sent.
-    pub oldest: Option<i64>,
-}
+const BLOCK: &str = traffic!("block = $1");
+const RANGE: &str = traffic!("number_range = $1");
+const UNPROVEN_RANGES: &str = traffic!("spread = 1 AND CAST($1 AS TEXT) = '+'");
 
 from_row!(PrefixTraffic, row => PrefixTraffic {
     sent: row.try_get("sent")?,
@@ -272,72 +396,6 @@ from_row!(PrefixTraffic, row => PrefixTraffic {
     solved: row.try_get("solved")?,
     oldest: row.try_get("oldest")?,
 });
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rung {
-    Challenge,
-    Brake,
-}
-
-/// The rungs of a block or a range, in unreturned messages.
-#[derive(Debug, Clone, Copy)]
-pub struct Ladder {
-    challenge: Option<u32>,
-    brake: u32,
-    /// Only messages with a solved challenge count for the brake.
-    of_solved: bool,
-    /// The most of one network that count, and of those with a solved challenge.
-    pub most: u32,
-    pub most_solved: u32,
-}
-
-impl Ladder {
-    pub fn of_block(brake: &Brake, challenges: bool) -> Self {
-        let most = most_of_a_network(brake.min_sent);
-        Self {
-            challenge: challenges.then_some(brake.min_sent.div_ceil(2)),
-            brake: brake.min_sent,
-            of_solved: false,
-            most,
-            most_solved: most,
-        }
-    }
-
-    /// Nobody who asks a relay can be shown a challenge, so there both rungs are one, as high as both.
-    pub fn of_range(brake: &Brake, challenges: bool) -> Self {
-        let (free, solved) = (brake.min_sent_range, brake.min_solved_range);
-        let both = free + solved;
-        Self {
-            challenge: challenges.then_some(free),
-            brake: if challenges { solved } else { both },
-            of_solved: challenges,
-            most: if challenges { most_of_a_network(free) } else { (both / NETWORKS_OF_A_RANGE).max(1) },
-            most_solved: (solved / NETWORKS_OF_A_RANGE).max(1),
-        }
-    }
-
-    /// The highest that the traffic has reached, if so few of its codes were entered.
-    pub fn rung(&self, traffic: &PrefixTraffic, min_entered: f64) -> Option<Rung> {
-        let weight = traffic.weight as f64 / 2.0;
-        let unreturned = if self.of_solved { traffic.solved as f64 } else { weight };
-        let reaches = |unreturned, rung| reaches(traffic.entered as f64, unreturned, rung, min_entered);
-        if reaches(unreturned, self.brake) {
-            return Some(Rung::Brake);
-        }
-        self.challenge.filter(|&rung| reaches(weight, rung)).map(|_| Rung::Challenge)
-    }
-}
-
-/// The most that one network's unreturned messages weigh. It is less if fewer messages are enough, so that it
-/// still takes five networks.
-fn most_of_a_network(rung: u32) -> u32 {
-    MOST_OF_A_NETWORK.min(rung / 5).max(1)
-}
-
-fn reaches(entered: f64, unreturned: f64, rung: u32, min_entered: f64) -> bool {
-    let weighed = entered + unreturned;
-    weighed >= f64::from(rung) && entered < min_entered * weighed
-}
 
 #[cfg(test)]
 mod tests {
@@ -363,49 +421,5 @@ mod tests {
         assert_eq!((challenge.and(brake), brake.and(challenge)), (brake, brake));
         assert_eq!(brake.and(found(70, Some(5))), found(70, Some(5)));
         assert_eq!(challenge.and(found(100, None)), found(100, None));
-    }
-
-    fn unreturned(free: i64, solved: i64, entered: i64) -> PrefixTraffic {
-        PrefixTraffic { entered, weight: 2 * free + solved, solved, ..PrefixTraffic::default() }
-    }
-
-    #[test]
-    fn few_messages_say_nothing_and_enough_codes_speak_for_a_prefix() {
-        let brake = |free, entered, min_entered| {
-            let ladder = Ladder::of_block(&Brake::default(), false);
-            ladder.rung(&unreturned(free, 0, entered), min_entered) == Some(Rung::Brake)
-        };
-        assert!(!brake(19, 0, 0.1));
-        assert!(brake(20, 0, 0.1));
-        assert!(brake(19, 1, 0.1), "5 % came back");
-        assert!(!brake(18, 2, 0.1), "just the share that is wanted");
-        assert!(!brake(1000, 0, 0.0), "a share of nothing is always reached");
-    }
-
-    #[test]
-    fn a_ladder_grows_with_what_it_shuts() {
-        let defaults = Brake::default();
-        let block = |free, solved| Ladder::of_block(&defaults, true).rung(&unreturned(free, solved, 0), 0.1);
-        let range = |free, solved| Ladder::of_range(&defaults, true).rung(&unreturned(free, solved, 0), 0.1);
-        let relay = |free| Ladder::of_range(&defaults, false).rung(&unreturned(free, 0, 0), 0.1);
-        assert_eq!(
-            [block(9, 1), block(10, 0), block(10, 19), block(10, 20)],
-            [None, Some(Rung::Challenge), Some(Rung::Challenge), Some(Rung::Brake)]
-        );
-        assert_eq!(
-            [range(99, 1), range(100, 0), range(100_000, 499), range(100, 500)],
-            [None, Some(Rung::Challenge), Some(Rung::Challenge), Some(Rung::Brake)]
-        );
-        assert_eq!([relay(599), relay(600)], [None, Some(Rung::Brake)], "it can show no challenge");
-    }
-
-    #[test]
-    fn it_takes_five_networks_to_brake_a_block_and_a_hundred_for_a_range() {
-        for rung in [5, 9, 19, 20, 100, 1_000_000] {
-            assert!(4 * most_of_a_network(rung) < rung, "{rung}");
-        }
-        assert_eq!((most_of_a_network(20), most_of_a_network(1)), (4, 1));
-        let range = |challenges| Ladder::of_range(&Brake::default(), challenges);
-        assert_eq!((range(true).most_solved, range(false).most), (5, 6));
     }
 }

@@ -214,14 +214,15 @@ impl Ledger {
             return Ok(Break(Unsent::Met(Obstacle::Limit(number.limit.name().to_owned(), refusal))));
         }
         let (RequestedMessage { phone, purpose, solved, .. }, path) = (draft.message, draft.path);
-        if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await? {
+        let judged = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?;
+        if let Some(braked) = judged.braked {
             let met = Obstacle::Brake(braked);
             if decide(Facts { purpose, solved: *solved, path, met: &met }) != SendDecision::GoOn(path) {
                 tx.commit().await?;
                 return Ok(Break(Unsent::Met(met)));
             }
         }
-        insert(&mut tx, draft, now).await?;
+        insert(&mut tx, draft, judged.spread, now).await?;
         tx.commit().await?;
         sent.insert(0, KeptHit { at: now, id: draft.hit });
         Ok(Continue(wait(number.limit, &sent, now)))
@@ -304,11 +305,11 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
     Ok(earlier)
 }
 
-async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
+async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, spread: bool, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
         once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope,
-        asked_from, number_key)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18, $19)";
+        asked_from, number_key, spread)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18, $19, $20)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
@@ -326,7 +327,7 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
         .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
-        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)))?;
+        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)).bind(i64::from(spread)))?;
     if let Some(code_hash) = draft.code_hash {
         execute!(in tx => query(CODE).bind(&number_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at))?;

@@ -391,6 +391,14 @@ fn the_brake_and_the_ledgers_memory() {
             "sms.brake.lifts_after = '1s'",
             "sms.brake.lifts_after: 1s is out of range; it must be from 1m to 30days",
         ),
+        (
+            "sms.brake.again_within = '31d'",
+            "sms.brake.again_within: 31d is out of range; it must be from 1m to 30days",
+        ),
+        (
+            "sms.brake.min_sent_again = 0",
+            "sms.brake.min_sent_again: 0 is out of range; it must be from 1 to 1000000",
+        ),
         ("sms.brake.min_sent = 0", "sms.brake.min_sent: 0 is out of range; it must be from 1 to 1000000"),
         (
             "sms.brake.min_sent_range = 0",

@@ -92,7 +92,8 @@ impl Town {
             return known;
         }
         let mut tx = self.db.begin().await.unwrap();
-        let found = self.brakes.evaluate(&mut tx, &ask.phone, &self.purpose, &self.brake, now).await.unwrap();
+        let found =
+            self.brakes.evaluate(&mut tx, &ask.phone, &self.purpose, &self.brake, now).await.unwrap().braked;
         tx.commit().await.unwrap();
         found.filter(|found| !satisfied(found))
     }

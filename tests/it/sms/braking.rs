@@ -1,5 +1,7 @@
 //! The brake: what trips it, what applies while it is on, and whom it exempts.
 
+use std::time::Duration;
+
 use super::rig::*;
 use gatehouse::clock::Micros;
 use gatehouse::denied::Denied;
@@ -29,12 +31,12 @@ on_each_store! {
 
 pub(super) async fn braked_block(rig: &Rig) -> (Instance, Phone) {
     let (instance, crowd) = (rig.instance().await, phone());
-    brake_block(&instance, &crowd).await;
+    brake_block(&instance, &crowd, HOUR).await;
     (instance, crowd)
 }
 
 /// Ten messages without a challenge, and twenty with one, which weigh half.
-async fn brake_block(instance: &Instance, crowd: &Phone) {
+async fn brake_block(instance: &Instance, crowd: &Phone, lasts: Duration) {
     for _ in 0..10 {
         sent(instance.send(&neighbour(crowd)).await);
     }
@@ -45,11 +47,11 @@ async fn brake_block(instance: &Instance, crowd: &Phone) {
     }
     // Until a message is about to be written, a remembered challenge is answer enough.
     assert!(sent(solved(instance, &neighbour(crowd)).await).short);
-    assert_eq!(challenged(instance.send(&neighbour(crowd)).await), ("sms-brake".to_owned(), HOUR));
+    assert_eq!(challenged(instance.send(&neighbour(crowd)).await), ("sms-brake".to_owned(), lasts));
 }
 
 #[track_caller]
-pub(super) fn challenged(sending: SendOutcome) -> (String, std::time::Duration) {
+pub(super) fn challenged(sending: SendOutcome) -> (String, Duration) {
     match sending {
         SendOutcome::Denied(Denied::Challenged { limit, retry_after, .. }) => {
             (limit.into_owned(), retry_after)
@@ -195,7 +197,7 @@ async fn a_brake_lifts_by_time_and_counts_afresh(store: Store) {
     // In the microsecond in which it ends nothing counts yet.
     sent(instance.send(&neighbour(&crowd)).await);
     rig.advance(MICRO);
-    brake_block(&instance, &crowd).await;
+    brake_block(&instance, &crowd, 4 * HOUR).await;
 }
 
 async fn a_brake_is_lifted_by_an_administrator(store: Store) {
@@ -209,7 +211,7 @@ async fn a_brake_is_lifted_by_an_administrator(store: Store) {
     assert!(ledger.brakes().await.unwrap().is_empty());
     // What tripped it before does not trip it again.
     rig.advance(MICRO);
-    brake_block(&instance, &crowd).await;
+    brake_block(&instance, &crowd, HOUR).await;
 }
 
 async fn a_brake_holds_at_every_instance_and_is_lifted_at_each(store: Store) {

@@ -1,6 +1,7 @@
 //! SMS codes: what is sent, what counts, what carries it, and what an entered code can do.
 
 mod administration;
+mod brake_again;
 mod brake_http;
 mod brake_scopes;
 mod braking;

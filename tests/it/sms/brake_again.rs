@@ -1,0 +1,145 @@
+//! The brake learns: sooner and longer where a prefix was pumped before, and one for all ranges that were never proven.
+
+use std::time::Duration;
+
+use super::braking::{NO_BUDGETS, challenged, solved};
+use super::rig::*;
+use gatehouse::sms::*;
+
+on_each_store! {
+    a_range_that_is_pumped_again_is_braked_sooner_and_for_longer,
+    after_a_brake_patience_does_not_help,
+    a_brake_that_was_lifted_counts_against_nobody,
+    one_message_to_each_of_many_new_ranges_is_a_spread,
+    many_to_one_new_range_shut_no_other,
+    while_most_people_are_in_new_ranges_those_are_not_judged_together,
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Ten without a challenge and ten with one; or two and five where there was a brake lately.
+const SMALL: &str = "[sms.brake]\nmin_sent_range = 10\nmin_solved_range = 10\nmin_sent_again = 10\n";
+
+async fn rig(store: Store) -> (Rig, Instance) {
+    let rig = Rig::new(store, &format!("{NO_BUDGETS}{SMALL}")).await;
+    let instance = rig.instance().await;
+    (rig, instance)
+}
+
+/// A number of that range, each time of another block.
+fn number(range: usize) -> Phone {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let last = NEXT.fetch_add(10_007, std::sync::atomic::Ordering::SeqCst) % 1_000_000;
+    number_of(&format!("+861{:04}{last:06}", 5_000 + range))
+}
+
+/// Sends that many without a challenge and that many with one, after which it is under a brake.
+async fn pump(instance: &Instance, free: usize, with_challenge: usize, to: impl Fn(usize) -> Phone) {
+    for n in 0..free {
+        assert!(!sent(instance.send(&to(n)).await).short, "{n} free");
+    }
+    assert_eq!(challenged(instance.send(&to(free)).await).0, "sms-brake");
+    for n in 0..with_challenge {
+        assert!(!sent(solved(instance, &to(free + n)).await).short, "{n} solved");
+    }
+    assert!(sent(solved(instance, &to(free + with_challenge)).await).short);
+}
+
+async fn lasts(rig: &Rig, instance: &Instance) -> Duration {
+    let brakes = instance.codes.ledger().brakes().await.unwrap();
+    assert_eq!(brakes.len(), 1, "{brakes:?}");
+    brakes[0].ends_at.since(rig.clock.now())
+}
+
+async fn a_range_that_is_pumped_again_is_braked_sooner_and_for_longer(store: Store) {
+    let (rig, instance) = rig(store).await;
+    pump(&instance, 10, 10, |_| number(0)).await;
+    assert_eq!(lasts(&rig, &instance).await, HOUR);
+    for (hours, then) in [(1, 4), (4, 24), (24, 24)] {
+        rig.advance(hours * HOUR + MICRO);
+        pump(&instance, 2, 10, |_| number(0)).await;
+        assert_eq!(lasts(&rig, &instance).await, then * HOUR);
+    }
+    rig.advance(8 * DAY);
+    pump(&instance, 10, 10, |_| number(0)).await;
+    assert_eq!(lasts(&rig, &instance).await, HOUR, "it was quiet for a week");
+}
+
+async fn after_a_brake_patience_does_not_help(store: Store) {
+    let (rig, instance) = rig(store).await;
+    for _ in 0..40 {
+        assert!(!sent(instance.send(&number(0)).await).short);
+        rig.advance(HOUR / 10);
+    }
+    pump(&instance, 1, 10, |_| number(0)).await;
+    rig.advance(HOUR + MICRO);
+    for _ in 0..2 {
+        assert!(!sent(instance.send(&number(0)).await).short);
+    }
+    for _ in 0..10 {
+        rig.advance(HOUR);
+        assert!(!sent(solved(&instance, &number(0)).await).short);
+    }
+    assert!(sent(solved(&instance, &number(0)).await).short);
+}
+
+async fn a_brake_that_was_lifted_counts_against_nobody(store: Store) {
+    let (rig, instance) = rig(store).await;
+    pump(&instance, 10, 10, |_| number(0)).await;
+    rig.advance(HOUR + MICRO);
+    pump(&instance, 2, 10, |_| number(0)).await;
+    assert!(instance.codes.ledger().lift(number(0).range(), Some(""), "admin").await.unwrap());
+    rig.advance(MICRO);
+    pump(&instance, 10, 10, |_| number(0)).await;
+    assert_eq!(lasts(&rig, &instance).await, HOUR);
+}
+
+/// People of a range who enter their codes, a day apart at first.
+async fn prove(rig: &Rig, instance: &Instance, range: usize) {
+    for n in 0..12 {
+        let phone = number(range);
+        assert!(!sent(instance.send(&phone).await).short);
+        assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
+        if n == 0 {
+            rig.advance(DAY);
+        }
+    }
+}
+
+async fn one_message_to_each_of_many_new_ranges_is_a_spread(store: Store) {
+    let (rig, instance) = rig(store).await;
+    prove(&rig, &instance, 0).await;
+    pump(&instance, 10, 10, |n| number(1 + n)).await;
+    let brakes = instance.codes.ledger().brakes().await.unwrap();
+    assert_eq!((brakes.len(), &*brakes[0].prefix), (1, "+"));
+    assert_eq!(challenged(instance.send(&number(999)).await).0, "sms-brake", "a new range");
+    let register = RequestedMessage { purpose: Purpose::Register.into(), ..ask(&number(999), &address()) };
+    assert_eq!(throttled(instance.ask(RequestedMessage { solved: true, ..register }).await).0, "sms-brake");
+    assert!(!sent(instance.send(&number(0)).await).short, "people are known there");
+    assert!(instance.codes.ledger().lift("+", Some(""), "admin").await.unwrap());
+    rig.advance(SECOND);
+    assert!(!sent(instance.send(&number(999)).await).short);
+}
+
+async fn many_to_one_new_range_shut_no_other(store: Store) {
+    let (rig, instance) = rig(store).await;
+    prove(&rig, &instance, 0).await;
+    pump(&instance, 10, 10, |_| number(1)).await;
+    assert_eq!(instance.codes.ledger().brakes().await.unwrap()[0].prefix, number(1).range());
+    assert!(!sent(instance.send(&number(2)).await).short);
+}
+
+async fn while_most_people_are_in_new_ranges_those_are_not_judged_together(store: Store) {
+    let (rig, instance) = rig(store).await;
+    for range in 0..20 {
+        assert!(!sent(instance.send(&number(range)).await).short, "nobody entered a code yet");
+    }
+    for range in 20..60 {
+        let phone = number(range);
+        assert!(!sent(instance.send(&phone).await).short);
+        assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
+    }
+    rig.advance(HOUR);
+    for range in 60..100 {
+        assert!(!sent(instance.send(&number(range)).await).short, "{range}");
+    }
+}
