@@ -169,7 +169,7 @@ impl Rig {
         let accounts = gatehouse::accounts::Accounts::new(db, Clock::System, Entropy::Os);
         let parts = CodesDeps {
             limiter: limiter.clone(),
-            gateway: Arc::new(AtOnce),
+            gateways: Gateways::from(Arc::new(AtOnce) as Arc<dyn SmsGateway>),
             owners: Arc::new(accounts),
             audit,
             site: None,

@@ -1,5 +1,6 @@
 //! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | admin end-sessions | accounts import |
-//! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show | passwords build`
+//! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show | passwords build |
+//! sms check`
 
 mod accounts;
 mod apps;
@@ -10,6 +11,7 @@ mod log;
 mod package;
 mod passwords;
 mod serve;
+mod sms;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,9 @@ enum Command {
     /// Make the list of lost passwords, which none may be.
     #[command(subcommand)]
     Passwords(PasswordsCommand),
+    /// Check the gateways that send codes.
+    #[command(subcommand)]
+    Sms(SmsCommand),
 }
 
 #[derive(Subcommand)]
@@ -233,6 +238,15 @@ enum PasswordsCommand {
     },
 }
 
+#[derive(Subcommand)]
+enum SmsCommand {
+    /// Ask each gateway about credentials, signature, template and balance, as far as it can be asked; exit status 0 or 1. Nothing is sent unless a number is given.
+    Check {
+        /// Send a test message to this number, through each gateway that serves its country.
+        number: Option<String>,
+    },
+}
+
 /// Bad input: the command line, the configuration, a name or a password.
 const UNUSABLE: u8 = 2;
 
@@ -297,6 +311,7 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
         Command::Passwords(PasswordsCommand::Build { inputs, out, at_least }) => {
             passwords::build(&inputs, &out, at_least)
         }
+        Command::Sms(SmsCommand::Check { number }) => block_on(sms::check(&loaded, number.as_deref()))?,
     }
 }
 

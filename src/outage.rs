@@ -40,20 +40,41 @@ impl DependencyStatus {
     }
 
     pub fn failed(&self, reason: &impl Display) {
-        let (up, errors) = self.handles();
-        errors.increment(1);
-        let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
-        if failed >= self.after && !self.is_out.swap(true, Ordering::Relaxed) {
-            up.set(0.0);
-            tracing::warn!(%reason, "{} is out of service", self.what);
+        if self.count() >= self.after {
+            self.set_out(reason);
         }
+    }
+
+    /// It is out, however many failures came before.
+    pub fn out(&self, reason: &impl Display) {
+        self.count();
+        self.set_out(reason);
+    }
+
+    fn count(&self) -> u64 {
+        self.refused();
+        self.failed.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn set_out(&self, reason: &impl Display) {
+        if !self.is_out.swap(true, Ordering::Relaxed) {
+            self.handles().0.set(0.0);
+            let which = self.label.map(|(_, value)| value);
+            tracing::warn!(%reason, which, "{} is out of service", self.what);
+        }
+    }
+
+    /// An error that says nothing of the dependency.
+    pub fn refused(&self) {
+        self.handles().1.increment(1);
     }
 
     pub fn answered(&self) {
         self.handles().0.set(1.0);
         let failed = self.failed.swap(0, Ordering::Relaxed);
         if self.is_out.swap(false, Ordering::Relaxed) {
-            tracing::warn!(failed, "{} is back in service", self.what);
+            let which = self.label.map(|(_, value)| value);
+            tracing::warn!(failed, which, "{} is back in service", self.what);
         }
     }
 

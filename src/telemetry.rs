@@ -77,7 +77,10 @@ const GAUGES: [(&str, &str); 10] = [
         "gatehouse_sign_in_deadline_seconds",
         "Seconds until an answer to a compared password leaves, while there are imported passwords; 0 is at once",
     ),
-    ("gatehouse_sms_gateway_up", "0 after three messages in a row that the SMS gateway did not accept"),
+    (
+        "gatehouse_sms_gateway_up",
+        "0 while the SMS gateway refuses everybody, and after three messages in a row without a known outcome",
+    ),
     (
         "gatehouse_sms_pages_spent_ratio",
         "The part of what our own pages may send of sms-total that is spent, 0 to 1",

@@ -27,10 +27,11 @@ use tokio::runtime::Runtime;
 use url::{Url, form_urlencoded};
 
 /// In the order of [`Rig::gateways`].
-const SETTINGS: [&str; 3] = [
+const SETTINGS: [&str; 4] = [
     "gateway = 'http'\n[sms.http]\nurl = '{here}/send'\nbody = 'token={report_token}&text={text}'\naccepted_if = 'ok'\nrefused_if = 'no'",
     "gateway = 'twilio'\n[sms.twilio]\nurl = '{here}'\naccount_sid = 'AC0123456789abcdef0123456789abcdef'\nauth_token = 'env:GATEHOUSE_FUZZ'\nfrom = '+15005550006'",
     "gateway = 'aliyun'\n[sms.aliyun]\nurl = '{here}'\naccess_key_id = 'id'\naccess_key_secret = 'env:GATEHOUSE_FUZZ'\nsign_name = 'x'\ntemplate_code = 'SMS_1'",
+    "gateway = 'tencent'\n[sms.tencent]\nurl = '{here}'\nsecret_id = 'id'\nsecret_key = 'env:GATEHOUSE_FUZZ'\nsdk_app_id = '1'\nsign_name = 'x'\ntemplate_id = '1'",
 ];
 const SECRET: &str = "secret";
 const REPORTS: &str = "https://auth.example/sms/reports/x";
@@ -96,7 +97,7 @@ fn open(settings: &str, here: &str) -> Arc<dyn SmsGateway> {
         clock: Clock::System,
         entropy: Entropy::Os,
     };
-    gateway::open(&read.settings.sms.gateway, parts).unwrap_or_else(|wrong| panic!("{wrong}")).gateway
+    gateway::open(&read.settings.sms.gateways[0].gateway, parts).unwrap_or_else(|wrong| panic!("{wrong}")).gateway
 }
 
 fn send(runtime: &Runtime, gateway: &dyn SmsGateway) -> DeliveryResult {
@@ -140,7 +141,7 @@ fn judged(rig: &Rig, which: usize, status: u16, body: &[u8]) {
             };
             assert!(reference.is_none_or(short));
         }
-        DeliveryResult::Refused { reason } => {
+        DeliveryResult::Refused { reason, .. } => {
             assert!(is_harmless(&reason), "{reason}");
             assert!((200..500).contains(&status), "{status} may have been sent: {reason}");
         }
@@ -196,13 +197,14 @@ fuzz_target!(|input: &[u8]| {
     let rig = &*RIG;
     // Not 1xx: hyper waits for what follows it.
     if (200..600).contains(&status) {
-        judged(rig, usize::from(which) % 3, status, body);
+        judged(rig, usize::from(which) % 4, status, body);
     }
     let told = |part: &[u8]| String::from_utf8_lossy(part).contains(&rig.token);
-    let json = which >= 3;
+    let json = which >= 4;
     reported(rig, query, json, body, told(query.as_bytes()) || told(body));
     // As the gateway would send it, with the token that it was given for the message.
     let token = &rig.token;
     reported(rig, &format!("id={ID}&token={token}&{query}"), json, body, true);
     reported(rig, "", true, format!("[{{\"out_id\":\"{ID}{token}\",{query}}}]").as_bytes(), true);
+    reported(rig, "", true, format!("[{{\"ext\":\"{ID}{token}\",{query}}}]").as_bytes(), true);
 });

@@ -12,7 +12,7 @@ use crate::accounts::{
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, RedisMarks};
-use crate::config::{GatewaySettings, LiveHandle, Settings};
+use crate::config::{LiveHandle, Settings};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{CountedBefore, Db};
 use crate::foundation::Foundation;
@@ -23,8 +23,8 @@ use crate::login::{
 };
 use crate::lookup::{Lookup, LookupParts};
 use crate::oidc::{ClientSecrets, LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
-use crate::sms::gateway::{self, GatewayDeps, OpenedGateway};
-use crate::sms::{CodesDeps, Outbox, SmsCodes};
+use crate::sms::gateway::{self, GatewayDeps};
+use crate::sms::{CodesDeps, Gateways, Outbox, SmsCodes};
 use crate::throttle::Limiter;
 use crate::tuning::Tuning;
 use crate::web::http::{Services, TrustedProxies, WebContext};
@@ -102,7 +102,7 @@ impl Base {
         keys
     }
 
-    fn gateway(&self) -> Result<OpenedGateway, gateway::OpenError> {
+    fn gateways(&self) -> Result<(Gateways, Option<Outbox>), gateway::OpenError> {
         let Self { settings, foundation, .. } = self;
         let deps = GatewayDeps {
             master: &foundation.secrets,
@@ -111,14 +111,14 @@ impl Base {
             clock: foundation.clock.clone(),
             entropy: foundation.entropy.clone(),
         };
-        gateway::open(&settings.sms.gateway, deps)
+        Gateways::open(&settings.sms.gateways, &deps)
     }
 
-    async fn codes(&self, gateway: &OpenedGateway, accounts: &Accounts) -> SmsCodes {
+    async fn codes(&self, gateways: Gateways, accounts: &Accounts) -> SmsCodes {
         let relays = self.settings.relay.iter();
         let deps = CodesDeps {
             limiter: self.limiter.clone(),
-            gateway: Arc::clone(&gateway.gateway),
+            gateways,
             owners: Arc::new(accounts.clone()),
             audit: self.audit.clone(),
             site: self.settings.server.domain(),
@@ -137,7 +137,7 @@ impl Base {
         let trusted = TrustedProxies::new(server.trusted_proxies.iter().copied())
             .with_nat64(server.nat64.iter().copied());
         WebContext {
-            sends_codes: self.settings.sms.gateway != GatewaySettings::None,
+            sends_codes: self.settings.sms.sends(),
             passkeys: services.factor_verifier.passkeys().site().is_some(),
             outbox: services.outbox.as_ref().map(|_| server.bind),
             alarm: services.attacks.alarm(),
@@ -205,8 +205,8 @@ impl SharedParts {
         let attempts = GuardedAttempts::new(foundation, Arc::clone(&guard), base.shared());
         let factor_verifier = base.factor_verifier(&guard).await;
         let token_keys = base.token_keys().await;
-        let gateway = base.gateway()?;
-        let codes = base.codes(&gateway, &accounts).await;
+        let (gateways, outbox) = base.gateways()?;
+        let codes = base.codes(gateways, &accounts).await;
         Ok(Self {
             accounts,
             hasher,
@@ -217,7 +217,7 @@ impl SharedParts {
             factor_verifier,
             token_keys,
             codes,
-            outbox: gateway.outbox,
+            outbox,
             tuning: Tuning::new(foundation, live.clone(), audit.clone(), instance_name(settings)),
         })
     }

@@ -61,6 +61,7 @@ impl Application {
         background.spawn(keep_token_keys(services.clone(), stopper.stop()));
         background.spawn(Arc::new(logouts).run(stopper.stop()));
         background.spawn(probe_database(parts.db.clone(), stopper.stop()));
+        background.spawn(probe_gateways(services.clone(), stopper.stop()));
         background.spawn(services.audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
         if let Some(webhooks) = webhooks {
@@ -179,6 +180,9 @@ const LAPSED_EVERY: Duration = Duration::from_secs(1);
 /// Between two checks whether there are imported passwords.
 const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
+/// Between two looks for SMS gateways that may be asked whether they are back.
+const GATEWAYS_EVERY: Duration = Duration::from_secs(5);
+
 /// Between two looks at the list of lost passwords.
 const BREACHED_EVERY: Duration = Duration::from_secs(2);
 
@@ -192,6 +196,13 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         services.captchas.sweep();
         services.token_gate.sweep();
         services.codes.watch_level(&services.live.snapshot()).await;
+    }
+}
+
+/// Notices which SMS gateways are back in service.
+pub(super) async fn probe_gateways(services: Data<Services>, mut stop: StopSignal) {
+    while stop.pause(GATEWAYS_EVERY).await {
+        services.codes.probe_gateways().await;
     }
 }
 

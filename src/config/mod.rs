@@ -59,7 +59,7 @@ pub use sections::{
 pub use settings::{Config, LiveSettings, Settings};
 pub use sms::{
     AliyunSettings, Brake, GLOBAL_NETWORKS, GatewaySettings, GatewayTemplate, HttpGatewaySettings,
-    HttpMethod, SmsSettings, SmsTunables, TwilioSettings,
+    HttpMethod, ListedGateway, SmsSettings, SmsTunables, TencentSettings, TwilioSettings,
 };
 pub(crate) use sms::{BodyKind, Placeholder, TemplatePiece};
 pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse, visited};

@@ -17,7 +17,7 @@ use super::sections::{
     PasskeySettings, PasswordSettings, RegistrationSettings, Secrets, Server, SessionSettings, StoreSettings,
     StoreUrl, TelemetrySettings,
 };
-use super::sms::{GatewaySettings, SmsSettings, SmsTunables};
+use super::sms::{SmsSettings, SmsTunables};
 use super::values::shown;
 use super::webhooks::{self, WebhookSettings};
 
@@ -114,7 +114,7 @@ impl Config {
         sections::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);
         refuse_no_redis(root, backend_at, &settings);
         sections::refuse_foreign_rp_id(root, rp_id_at, &settings.passkeys, &settings.server.public_url);
-        let outbox = settings.sms.gateway == GatewaySettings::Outbox && !sms_failed;
+        let outbox = settings.sms.shows() && !sms_failed;
         refuse_development_parts(root, bind_at, &settings, outbox);
         refuse_short_memory(root, retention_at, &live.sms, &live.limits);
         Self { warnings: Vec::new(), settings, live }

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::document::ValueNode;
 use super::error::ConfigLocation;
-use super::reader::{ListOf, ParseResult, SectionReader, WithinSection, section, subsection};
+use super::reader::{ListOf, MOST_ENTRIES, ParseResult, SectionReader, WithinSection, section, subsection};
 use super::values::{
     DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, origin, path, secret,
     share, text, word, yes_or_no,
@@ -18,7 +18,8 @@ use super::values::{
 
 section! {
     SmsSettings in "sms" {
-        gateway: GatewaySettings = GatewaySettings::Outbox, WithinSection(read);
+        /// In the order in which they are used: `gateways`, or `gateway` for one.
+        gateways: Vec<ListedGateway> = vec![ListedGateway::default()], WithinSection(read);
         /// How long a gateway may take for one message; the client waits as long.
         timeout: Duration = SECOND * 5, duration(SECOND..=SECOND * 10);
     }
@@ -85,6 +86,25 @@ fn is_country(code: &str) -> bool {
             .is_ok_and(|region| PHONE_NUMBER_UTIL.get_country_code_for_region(region).is_some())
 }
 
+impl SmsSettings {
+    /// Whether any codes are sent.
+    pub fn sends(&self) -> bool {
+        self.gateways.iter().any(|listed| listed.gateway != GatewaySettings::None)
+    }
+
+    /// Whether messages are shown to developers.
+    pub fn shows(&self) -> bool {
+        self.gateways.iter().any(|listed| listed.gateway == GatewaySettings::Outbox)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListedGateway {
+    pub gateway: GatewaySettings,
+    /// To which numbers it sends, by country and `"001"`; empty: to all.
+    pub countries: Vec<String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum GatewaySettings {
     /// Keeps messages on a page for developers: on loopback only.
@@ -94,6 +114,7 @@ pub enum GatewaySettings {
     None,
     Twilio(TwilioSettings),
     Aliyun(AliyunSettings),
+    Tencent(TencentSettings),
     Http(HttpGatewaySettings),
 }
 
@@ -142,26 +163,83 @@ pub struct AliyunSettings {
     pub template_code: String,
 }
 
+/// Tencent Cloud SMS; its template must have one variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TencentSettings {
+    pub url: Url,
+    pub secret_id: String,
+    pub secret_key: SecretRef,
+    pub sdk_app_id: String,
+    pub sign_name: String,
+    pub template_id: u64,
+    pub region: String,
+}
+
 const DEFAULT_BODY: &str = r#"{"to":"{phone}","text":"{text}"}"#;
 const TWILIO: &str = "https://api.twilio.com";
 const ALIYUN: &str = "https://dysmsapi.aliyuncs.com";
+const TENCENT: &str = "https://sms.tencentcloudapi.com";
+const TENCENT_REGION: &str = "ap-guangzhou";
 
-/// The selected gateway. Every gateway's section is checked, even if it is not selected.
-pub(super) fn read(section: &mut SectionReader<'_>, key: &'static str) -> Option<GatewaySettings> {
-    let place = section.place_of(key);
-    let names = ["outbox", "none", "twilio", "aliyun", "http"].map(|name| (name, name));
-    let name = section.value(key, "outbox", word(&names));
-    let chosen = |candidate| place.clone().filter(|_| name == candidate);
-    let http = section.section("http", |inner| HttpGatewaySettings::read(inner, chosen("http")));
-    let twilio = section.section("twilio", |inner| TwilioSettings::read(inner, chosen("twilio")));
-    let aliyun = section.section("aliyun", |inner| AliyunSettings::read(inner, chosen("aliyun")));
-    match name {
-        "http" => http.map(GatewaySettings::Http),
-        "twilio" => twilio.map(GatewaySettings::Twilio),
-        "aliyun" => aliyun.map(GatewaySettings::Aliyun),
-        "none" => Some(GatewaySettings::None),
-        _ => None,
+/// Every name that `gateway` and `gateways` take.
+const NAMES: [&str; 6] = ["outbox", "none", "twilio", "aliyun", "tencent", "http"];
+
+/// The listed gateways. Every gateway's section is checked, even if it is not listed.
+pub(super) fn read(section: &mut SectionReader<'_>, _: &'static str) -> Option<Vec<ListedGateway>> {
+    let names = read_names(section);
+    let place = section.place_of(if section.has("gateways") { "gateways" } else { "gateway" });
+    let chosen = |name: &str| place.clone().filter(|_| names.contains(&name));
+    let mut provider = |name: &'static str, read: ReadProvider| {
+        let gateway = section.section(name, |inner| {
+            let gateway = read(inner, chosen(name));
+            let countries = inner.list("countries", MOST_ENTRIES, country_or_global).unwrap_or_default();
+            Some(ListedGateway { gateway: gateway?, countries })
+        });
+        (name, gateway)
+    };
+    let providers = [
+        provider("http", |inner, chosen| HttpGatewaySettings::read(inner, chosen).map(GatewaySettings::Http)),
+        provider("twilio", |inner, chosen| TwilioSettings::read(inner, chosen).map(GatewaySettings::Twilio)),
+        provider("aliyun", |inner, chosen| AliyunSettings::read(inner, chosen).map(GatewaySettings::Aliyun)),
+        provider("tencent", |inner, chosen| {
+            TencentSettings::read(inner, chosen).map(GatewaySettings::Tencent)
+        }),
+    ];
+    let listed = names.iter().map(|name| match *name {
+        "outbox" => Some(ListedGateway::default()),
+        "none" => Some(ListedGateway { gateway: GatewaySettings::None, countries: Vec::new() }),
+        name => providers.iter().find(|(known, _)| *known == name)?.1.clone(),
+    });
+    listed.collect()
+}
+
+type ReadProvider = fn(&mut SectionReader<'_>, Option<ConfigLocation>) -> Option<GatewaySettings>;
+
+/// `gateways` in their order, or the one of `gateway`.
+fn read_names(section: &mut SectionReader<'_>) -> Vec<&'static str> {
+    let words = NAMES.map(|name| (name, name));
+    let one = word(&words);
+    let single = section.optional("gateway", &one);
+    let mut seen = Vec::new();
+    let listed = section.list("gateways", NAMES.len(), |node| {
+        let name = one(node)?;
+        if seen.contains(&name) {
+            return Err(format!("{name:?} is listed twice"));
+        }
+        seen.push(name);
+        Ok(name)
+    });
+    let Some(listed) = listed else { return vec![single.unwrap_or("outbox")] };
+    let alone = listed.iter().find(|name| matches!(**name, "outbox" | "none"));
+    if section.has("gateway") {
+        section.refuse_key("gateways", "is set, and so is sms.gateway; keep one of them");
+    } else if let (Some(name), 2..) = (alone, listed.len()) {
+        let reason = format!("has {name:?} beside others; leave it out, or write gateway = {name:?} alone");
+        section.refuse_key("gateways", reason);
+    } else if listed.is_empty() && !section.failed() {
+        section.refuse_key("gateways", "is empty; list at least one, or write gateway = \"none\"");
     }
+    listed
 }
 
 /// `chosen` is the place where the gateway is selected, and `None` if another one is: then keys may be
@@ -197,6 +275,28 @@ impl HttpGatewaySettings {
     }
 }
 
+impl TencentSettings {
+    fn read(section: &mut SectionReader<'_>, chosen: Option<ConfigLocation>) -> Option<Self> {
+        let chosen = chosen.as_ref();
+        let url = section.optional("url", service).or_else(|| Url::parse(TENCENT).ok());
+        let secret_id = required(section, "secret_id", chosen, text);
+        let secret_key = required(section, "secret_key", chosen, secret);
+        let sdk_app_id = required(section, "sdk_app_id", chosen, text);
+        let sign_name = required(section, "sign_name", chosen, text);
+        let template_id = required(section, "template_id", chosen, template_id);
+        let region = section.value("region", TENCENT_REGION.to_owned(), region);
+        Some(Self {
+            url: url?,
+            secret_id: secret_id?,
+            secret_key: secret_key?,
+            sdk_app_id: sdk_app_id?,
+            sign_name: sign_name?,
+            template_id: template_id?,
+            region,
+        })
+    }
+}
+
 impl TwilioSettings {
     fn read(section: &mut SectionReader<'_>, chosen: Option<ConfigLocation>) -> Option<Self> {
         let chosen = chosen.as_ref();
@@ -224,6 +324,22 @@ impl AliyunSettings {
             template_code: template_code?,
         })
     }
+}
+
+fn template_id(node: ValueNode) -> ParseResult<u64> {
+    let text = node.text()?;
+    text.parse()
+        .map_err(|_| format!("{text:?} is not the id of a template, which is a number such as \"1110\""))
+}
+
+/// A region goes into a header.
+fn region(node: ValueNode) -> ParseResult<String> {
+    let text = node.text()?;
+    let is_part = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    if !text.is_empty() && text.bytes().all(is_part) {
+        return Ok(text);
+    }
+    Err(format!("{text:?} is not a region; write it as \"{TENCENT_REGION}\""))
 }
 
 fn header_template(name: &str, node: ValueNode) -> ParseResult<SecretRef> {

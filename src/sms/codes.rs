@@ -15,7 +15,7 @@ use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
 use super::slots::MessageSlots;
-use super::{MessageId, Phone, ProgramKind, SmsCode, SmsGateway, hex};
+use super::{Gateways, MessageId, Phone, ProgramKind, SmsCode, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
@@ -64,7 +64,7 @@ pub trait PhoneOwners: Send + Sync {
 pub struct CodesDeps {
     /// Over the store that every instance shares.
     pub limiter: Limiter,
-    pub gateway: Arc<dyn SmsGateway>,
+    pub gateways: Gateways,
     pub owners: Arc<dyn PhoneOwners>,
     pub audit: Audit,
     /// The site's domain, to which messages bind their codes.
@@ -113,8 +113,13 @@ impl SmsCodes {
         verifiers.chain(inner.deps.relays.keys().map(move |name| of(ProgramKind::Relay, name)))
     }
 
-    pub fn gateway(&self) -> &dyn SmsGateway {
-        &*self.0.deps.gateway
+    pub fn gateways(&self) -> &Gateways {
+        &self.0.deps.gateways
+    }
+
+    /// Notices which gateways are back in service.
+    pub async fn probe_gateways(&self) {
+        self.0.deps.gateways.probe(|| self.0.clock.now()).await;
     }
 
     /// The key by which the ledger counts what reaches the number's phone.

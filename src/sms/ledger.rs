@@ -240,25 +240,32 @@ impl Ledger {
         tx.commit().await
     }
 
-    /// Writes the outcome of a message; None: it was withheld. If it was not sent, its code becomes invalid and the caller may ask
+    /// Writes the outcome of a message, and which gateway took it; None: it was withheld. If it was not sent, its code becomes invalid and the caller may ask
     /// again with the same name. False if the message was given up in the meantime: then it stays unknown,
     /// and counts.
-    pub async fn settle(&self, id: MessageId, delivery: Option<&DeliveryResult>) -> Result<bool, DbError> {
+    pub async fn settle(
+        &self,
+        id: MessageId,
+        taken: Option<&(&'static str, DeliveryResult)>,
+    ) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
-            once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
+            once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END, gateway = COALESCE($7, gateway)
+            WHERE id = $6 AND state = 'pending'";
         const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
         let now = self.now().await?;
-        let (state, reference, reason) = match delivery {
+        let (state, reference, reason) = match taken.map(|(_, delivery)| delivery) {
             Some(DeliveryResult::Accepted { reference }) => {
                 (MessageState::Accepted, reference.as_deref(), None)
             }
-            Some(DeliveryResult::Refused { reason }) => (MessageState::Refused, None, Some(short(reason))),
+            Some(DeliveryResult::Refused { reason, .. }) => {
+                (MessageState::Refused, None, Some(short(reason)))
+            }
             Some(DeliveryResult::Unknown { reason }) => (MessageState::Unknown, None, Some(short(reason))),
             None => (MessageState::Withheld, None, None),
         };
         let (id, refused) = (id.to_string(), state == MessageState::Refused);
         let rows = execute!(&self.db => query(SQL).bind(state.into_str()).bind(reference).bind(reason)
-            .bind(now.0).bind(i64::from(refused)).bind(&id))?;
+            .bind(now.0).bind(i64::from(refused)).bind(&id).bind(taken.map(|(gateway, _)| *gateway)))?;
         if refused && rows > 0 {
             execute!(&self.db => query(VOID).bind(&id))?;
         }

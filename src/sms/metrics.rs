@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
+use super::MessagePurpose;
 use super::message::SendAnswer;
-use super::{DeliveryResult, MessagePurpose};
 use crate::audit::Outcome;
-use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
 
 pub struct SmsMetrics {
@@ -21,15 +20,6 @@ pub struct SmsMetrics {
     pub pages_spent: Gauge,
     gateway_seconds: Histogram,
 }
-
-/// The state of the gateway; a process has one. A single refusal may be about one number, three in a row
-/// hardly are.
-static GATEWAY: DependencyStatus = DependencyStatus::new(
-    "the SMS gateway",
-    "gatehouse_sms_gateway_up",
-    "gatehouse_sms_gateway_errors_total",
-    3,
-);
 
 /// `repeated` is a request whose message was sent before; `withheld` is a message that was not sent in a shortage.
 const MESSAGES: [&str; 8] =
@@ -65,12 +55,8 @@ impl SmsMetrics {
         }
     }
 
-    pub fn gateway(&self, took: Duration, delivery: &DeliveryResult) {
+    pub fn gateway_took(&self, took: Duration) {
         self.gateway_seconds.record(took.as_secs_f64());
-        match delivery {
-            DeliveryResult::Accepted { .. } => GATEWAY.answered(),
-            DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } => GATEWAY.failed(reason),
-        }
     }
 
     pub fn answer(&self, answer: &SendAnswer) {

@@ -30,8 +30,8 @@ pub use brake::{
 pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
 pub use codes::{BudgetLevel, CodesDeps, PhoneOwners, SmsCodes, SpentRule};
 pub use gateway::{
-    DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
-    ReportedMessage, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, Gateways, OutOfService, Outbox, OutboxMessage, RefusedFor, ReportCall,
+    ReportError, ReportState, ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
 pub use message::{

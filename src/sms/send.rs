@@ -1,6 +1,6 @@
 //! Sends one message, from top to bottom: [`SmsCodes::turn`] waits for requests with the same name, [`InTurn::send`]
 //! begins a task, [`SendJob::run`] makes attempts and asks [`decide`] about what they meet, [`SendJob::attempt`] counts the
-//! message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the gateway.
+//! message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the gateways.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use zeroize::Zeroizing;
 use super::budgets::BudgetTicket;
 use super::codes::SmsCodes;
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
+use super::gateway::{ListedSlot, NoGateway};
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, Unsent};
 use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::message_limits::{MessageLogs, RELAYED};
 use super::slots::MessageSlot;
-use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage, text};
+use super::{DeliveryResult, MessageId, MessagePurpose, RefusedFor, SmsCode, SmsGateway, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
 use crate::config::{Brake, Brand, LiveSettings};
@@ -422,7 +423,7 @@ impl SendJob {
             number: self.number,
             hit,
             event_key: self.event_key(),
-            gateway: self.codes.gateway().name(),
+            gateway: self.codes.gateways().likely(self.message.phone.country().as_deref()),
             code_hash: None,
             code_ttl: self.code_ttl,
             asker: browser.map(|browser| self.codes.asker(self.logs.phone.key, browser)),
@@ -441,10 +442,10 @@ impl SendJob {
     /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides. Returns whether
     /// the gateway has confirmed it; None if it was not sent.
     async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> Option<bool> {
-        let delivery = self.call_gateway(id, code).await;
+        let taken = self.call_gateways(id, code).await;
         // If that cannot be written, it stays pending and counts, in the window store as well.
-        let settled = self.note_delivery(id, Some(&delivery)).await;
-        match delivery {
+        let settled = self.note_delivery(id, Some(&taken)).await;
+        match taken.1 {
             // This process was stopped for minutes, and the ledger has marked the message as unknown.
             _ if settled == Some(false) => Some(false),
             DeliveryResult::Accepted { .. } => Some(true),
@@ -469,22 +470,24 @@ impl SendJob {
     ) {
         let job = Arc::clone(self);
         request_id::spawn(async move {
-            let delivery = match share {
+            let taken = match share {
                 BudgetShare::Withheld => None,
                 BudgetShare::Open | BudgetShare::SpentAsker | BudgetShare::Reserve => {
-                    Some(match job.call_gateway(id, code).await {
-                        DeliveryResult::Refused { reason } => {
-                            DeliveryResult::Unknown { reason: format!("refused: {reason}") }
+                    Some(match job.call_gateways(id, code).await {
+                        (gateway, DeliveryResult::Refused { reason, .. }) => {
+                            (gateway, DeliveryResult::Unknown { reason: format!("refused: {reason}") })
                         }
                         other => other,
                     })
                 }
             };
-            job.note_delivery(id, delivery.as_ref()).await;
-            let outcome = match delivery {
+            job.note_delivery(id, taken.as_ref()).await;
+            let outcome = match taken {
                 None => Outcome::Withheld,
-                Some(DeliveryResult::Accepted { .. }) => Outcome::Ok,
-                Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => Outcome::Unknown,
+                Some((_, DeliveryResult::Accepted { .. })) => Outcome::Ok,
+                Some((_, DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. })) => {
+                    Outcome::Unknown
+                }
             };
             job.codes.0.metrics.message(outcome);
             let counted = job.logs.at_once(path);
@@ -497,8 +500,12 @@ impl SendJob {
     }
 
     /// Writes the outcome to the ledger; None if that is not possible.
-    async fn note_delivery(&self, id: MessageId, delivery: Option<&DeliveryResult>) -> Option<bool> {
-        let settled = self.codes.ledger().settle(id, delivery).await;
+    async fn note_delivery(
+        &self,
+        id: MessageId,
+        taken: Option<&(&'static str, DeliveryResult)>,
+    ) -> Option<bool> {
+        let settled = self.codes.ledger().settle(id, taken).await;
         settled
             .inspect_err(|error| {
                 tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
@@ -525,17 +532,45 @@ impl SendJob {
         }
     }
 
-    async fn call_gateway(&self, id: MessageId, code: SmsCode) -> DeliveryResult {
+    /// Hands the message to the first gateway of its number's country, and to the next one only if that one sends nothing to
+    /// anybody: whatever else happens may have sent it. Returns the last one and what it said.
+    async fn call_gateways(&self, id: MessageId, code: SmsCode) -> (&'static str, DeliveryResult) {
         let inner = &*self.codes.0;
-        let text = self.text(&code);
-        let (gateway, phone) = (Arc::clone(&inner.deps.gateway), self.message.phone.clone());
+        let (text, country) = (Arc::new(self.text(&code)), self.message.phone.country());
+        let (country, until) = (country.as_deref(), Instant::now() + inner.gateway_patience);
+        let (mut tried, mut last) = (Vec::new(), None);
+        while let Some(slot) = inner.deps.gateways.next(country, &tried, inner.clock.now()) {
+            let delivery = self.call_gateway(slot, (id, code.clone(), Arc::clone(&text)), until).await;
+            slot.note(&delivery, country, inner.clock.now());
+            let is_out = matches!(delivery, DeliveryResult::Refused { whose: RefusedFor::Everybody(_), .. });
+            last = Some((slot.name(), delivery));
+            if !is_out {
+                break;
+            }
+            tried.push(slot.name());
+        }
+        last.unwrap_or_else(|| {
+            let (reason, whose) = ("no gateway serves the country".to_owned(), RefusedFor::ThisMessage);
+            tracing::warn!(country, message = %id, "no gateway of sms.gateways serves the country of a number");
+            (NoGateway.name(), DeliveryResult::Refused { reason, whose })
+        })
+    }
+
+    async fn call_gateway(
+        &self,
+        slot: &ListedSlot,
+        (id, code, text): (MessageId, SmsCode, Arc<Zeroizing<String>>),
+        until: Instant,
+    ) -> DeliveryResult {
+        let inner = &*self.codes.0;
+        let (gateway, phone) = (Arc::clone(slot.gateway()), self.message.phone.clone());
         // If a gateway panics, only this task ends.
-        let span = spans::gateway(gateway.name());
+        let span = spans::gateway(slot.name());
         let handed =
             async move { gateway.send(SmsMessage { id, phone: &phone, code: &code, text: &text }).await };
         let sending = request_id::spawn(handed.instrument(span.clone()));
         let (stop, begun) = (sending.abort_handle(), Instant::now());
-        let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
+        let delivery = match tokio::time::timeout_at(until, sending).await {
             Ok(Ok(delivery)) => delivery,
             Ok(Err(_)) => DeliveryResult::Unknown { reason: "the gateway's code failed".to_owned() },
             Err(_) => {
@@ -543,10 +578,10 @@ impl SendJob {
                 DeliveryResult::Unknown { reason: "the gateway took too long".to_owned() }
             }
         };
-        inner.metrics.gateway(begun.elapsed(), &delivery);
-        if let DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } = &delivery {
+        inner.metrics.gateway_took(begun.elapsed());
+        if let DeliveryResult::Refused { reason, .. } | DeliveryResult::Unknown { reason } = &delivery {
             spans::failed(&span);
-            let gateway = inner.deps.gateway.name();
+            let gateway = slot.name();
             tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
         }
         delivery

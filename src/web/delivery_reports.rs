@@ -18,10 +18,9 @@ pub async fn take(
     body: Result<Bytes, Error>,
     services: ServicesData,
 ) -> HttpResponse {
-    let ours = services.codes.gateway();
-    if *gateway != ours.name() {
+    let Some(ours) = services.codes.gateways().named(&gateway) else {
         return HttpResponse::NotFound().finish();
-    }
+    };
     let Ok(body) = body else { return HttpResponse::PayloadTooLarge().finish() };
     let url = format!("{}{}", services.public_url, request.uri());
     let header = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());

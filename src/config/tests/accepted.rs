@@ -144,7 +144,8 @@ fn urls_come_to_what_they_name() {
 fn a_chosen_gateway_keeps_what_it_needs() {
     let text = "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateway = 'http'\n[sms.http]\n\
                 url = 'https://sms.example/send?to={phone}'\nheaders = { X-Key = 'env:SMS_KEY' }";
-    let GatewaySettings::Http(http) = read(text).expect("valid").settings.sms.gateway else {
+    let GatewaySettings::Http(http) = read(text).expect("valid").settings.sms.gateways.remove(0).gateway
+    else {
         panic!("the chosen gateway")
     };
     assert_eq!(http.headers, [("X-Key".to_owned(), SecretRef::Variable("SMS_KEY".to_owned()))]);
@@ -176,11 +177,28 @@ fn the_brake_takes_its_bounds_and_a_whole_number_for_a_share() {
 }
 
 #[test]
+fn gateways_keep_their_order_and_their_countries() {
+    let text = "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateways = ['tencent', 'http']\n[sms.tencent]\n\
+                countries = ['CN', '001']\nsecret_id = 'x'\nsecret_key = 'env:X'\nsdk_app_id = '1'\nsign_name = '门房'\n\
+                template_id = '1110'\n[sms.http]\nurl = 'https://sms.example/'";
+    let settings = read(text).expect("valid").settings;
+    let [first, second] = &settings.sms.gateways[..] else { panic!("two gateways") };
+    assert_eq!(
+        (&first.countries[..], &second.countries[..]),
+        (&["CN".to_owned(), "001".to_owned()][..], &[][..])
+    );
+    let GatewaySettings::Tencent(tencent) = &first.gateway else { panic!("the first of the list") };
+    assert_eq!((tencent.template_id, tencent.region.as_str()), (1110, "ap-guangzhou"));
+    assert_eq!(tencent.url.as_str(), "https://sms.tencentcloudapi.com/");
+    assert!(matches!(second.gateway, GatewaySettings::Http(_)));
+}
+
+#[test]
 fn get_sends_no_body_and_post_the_default_one() {
     let chosen = |method: &str| {
         let text =
             format!("[sms]\ngateway = 'http'\n[sms.http]\nmethod = '{method}'\nurl = 'http://a/?t={{text}}'");
-        match read(&text).expect("valid").settings.sms.gateway {
+        match read(&text).expect("valid").settings.sms.gateways.remove(0).gateway {
             GatewaySettings::Http(http) => http.body,
             other => panic!("{other:?}"),
         }

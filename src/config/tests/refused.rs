@@ -313,9 +313,37 @@ fn sms_and_its_gateways() {
     told(&[
         (
             "sms.gateway = 'pigeon'",
-            "sms.gateway: \"pigeon\" is not allowed; use one of: outbox, none, twilio, aliyun, http",
+            "sms.gateway: \"pigeon\" is not allowed; use one of: outbox, none, twilio, aliyun, tencent, http",
         ),
         ("sms.gateway = 'http'", "sms.http.url: is missing; the chosen sms.gateway requires it"),
+        ("sms.gateways = ['http']", "sms.http.url: is missing; the chosen sms.gateway requires it"),
+        (
+            "sms = { gateway = 'none', gateways = ['none'] }",
+            "sms.gateways: is set, and so is sms.gateway; keep one of them",
+        ),
+        (
+            "sms.gateways = ['pigeon']",
+            "sms.gateways[0]: \"pigeon\" is not allowed; use one of: outbox, none, twilio, aliyun, tencent, http",
+        ),
+        ("sms.gateways = ['none', 'none']", "sms.gateways[1]: \"none\" is listed twice"),
+        (
+            "sms = { gateways = ['http', 'outbox'], http = { url = 'https://a.example/' } }",
+            "sms.gateways: has \"outbox\" beside others; leave it out, or write gateway = \"outbox\" alone",
+        ),
+        ("sms.gateways = []", "sms.gateways: is empty; list at least one, or write gateway = \"none\""),
+        ("sms.gateways = 'http'", "sms.gateways: is text; it must be a list in [ ]"),
+        (
+            "sms.tencent.countries = ['cn']",
+            "sms.tencent.countries[0]: \"cn\" is not a country code; write two capital letters (ISO 3166-1), such as \"CN\"",
+        ),
+        (
+            "sms.tencent.template_id = 'SMS_1'",
+            "sms.tencent.template_id: \"SMS_1\" is not the id of a template, which is a number such as \"1110\"",
+        ),
+        (
+            "sms.tencent.region = 'Nanjing'",
+            "sms.tencent.region: \"Nanjing\" is not a region; write it as \"ap-guangzhou\"",
+        ),
         (
             "sms.countries = ['China']",
             "sms.countries[0]: \"China\" is not a country code; write two capital letters (ISO 3166-1), such as \"CN\"",

@@ -44,7 +44,9 @@ fn underscores_stand_for_the_dashes_of_limits_and_headers() {
     .expect("valid");
     assert_eq!(config.live.limits.login_account.capacity(), 4);
     assert!(config.live.limits.custom.contains_key("leave-campus"));
-    let GatewaySettings::Http(http) = config.settings.sms.gateway else { panic!("the chosen gateway") };
+    let GatewaySettings::Http(http) = &config.settings.sms.gateways[0].gateway else {
+        panic!("the chosen gateway")
+    };
     assert_eq!(http.headers[0].0, "x-key");
 }
 

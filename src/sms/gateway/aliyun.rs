@@ -6,14 +6,16 @@ use reqwest::Client;
 use reqwest::header::AUTHORIZATION;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::http::percent_encode;
 use super::{
-    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, MessageId, OpenError, Phone,
-    ReportAcknowledgement, ReportCall, ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture,
-    SmsGateway, SmsMessage, reference, refused, unknown, word,
+    CheckFuture, CheckResult, CheckedPart, DeliveryReport, DeliveryResult, GatewayAnswer, GatewayCheck,
+    GatewayClient, MessageId, OpenError, OutOfService, Phone, RefusedFor, ReportAcknowledgement, ReportCall,
+    ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage, host_of,
+    reference, refused_for, unknown, word,
 };
 use crate::clock::{Clock, iso};
 use crate::config;
@@ -88,22 +90,34 @@ impl AliyunGateway {
 
     async fn ask(&self, message: SmsMessage<'_>) -> DeliveryResult {
         let parameter = serde_json::json!({ "code": message.code.expose() }).to_string();
-        let query = canonical_query(&mut [
-            ("PhoneNumbers", &called(message.phone)),
-            ("SignName", &self.sign_name),
-            ("TemplateCode", &self.template_code),
-            ("TemplateParam", &parameter),
-            // Returned with the report, which nothing else authenticates.
-            ("OutId", &format!("{}{}", message.id, self.tokens.of(message.id))),
-        ]);
-        let host = match (self.url.host_str().unwrap_or_default(), self.url.port()) {
-            (host, Some(port)) => format!("{host}:{port}"),
-            (host, None) => host.to_owned(),
-        };
-        let nonce: [u8; 16] = self.entropy.bytes();
+        let sent = self
+            .post(
+                "SendSms",
+                &mut [
+                    ("PhoneNumbers", &called(message.phone)),
+                    ("SignName", &self.sign_name),
+                    ("TemplateCode", &self.template_code),
+                    ("TemplateParam", &parameter),
+                    // Returned with the report, which nothing else authenticates.
+                    ("OutId", &format!("{}{}", message.id, self.tokens.of(message.id))),
+                ],
+            )
+            .await;
+        match sent {
+            Ok(answer) => evaluate(&answer),
+            Err(delivery) => delivery,
+        }
+    }
+
+    async fn post(
+        &self,
+        action: &str,
+        parameters: &mut [(&str, &str)],
+    ) -> Result<GatewayAnswer, DeliveryResult> {
+        let (query, nonce) = (canonical_query(parameters), self.entropy.bytes::<16>());
         let request = SignedRequest {
-            host: &host,
-            action: "SendSms",
+            host: &host_of(&self.url),
+            action,
             version: "2017-05-25",
             date: &iso(self.clock.now()),
             nonce: &hex(&nonce),
@@ -118,8 +132,80 @@ impl AliyunGateway {
             }
             call.header(AUTHORIZATION, request.authorization(&self.key_id, self.key_secret.expose_secret()))
         };
-        self.client.call(request, evaluate).await
+        self.client.answer(request).await
     }
+
+    /// The answer to a call that changes nothing; None: it knows no such thing.
+    async fn get(&self, action: &str, name: &str, value: &str) -> Result<Option<Value>, CheckResult> {
+        let answer = self.post(action, &mut [(name, value)]).await?;
+        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        match said["Code"].as_str().and_then(word).as_deref() {
+            Some("OK") => Ok(Some(said)),
+            // The key is genuine, and may not ask this.
+            Some(code) if MAY_NOT.contains(&code) => {
+                Err(CheckResult::NotAsked(format!("the key may not call {action} ({code})")))
+            }
+            // Its refusals of a message's signature or template are about ours.
+            Some(code) if code.contains("SIGN") || code.contains("TEMPLATE") => Ok(None),
+            _ => Err(evaluate(&answer).into()),
+        }
+    }
+
+    async fn examine(&self) -> Vec<GatewayCheck> {
+        let signature = self.get("GetSmsSign", "SignName", &self.sign_name).await;
+        let (mut checks, may_ask) = GatewayCheck::of_access(&signature);
+        if !may_ask {
+            return checks;
+        }
+        let template = self.get("GetSmsTemplate", "TemplateCode", &self.template_code).await;
+        checks.push(approval(OutOfService::Signature, &self.sign_name, signature, filed));
+        checks.push(approval(OutOfService::Template, &self.template_code, template, |_| Ok(())));
+        checks.push(CheckedPart::Balance.not_asked("its console shows it; this API has no call for it"));
+        checks
+    }
+}
+
+/// What was found under a name, by its state, which is a number or a text with one. `beyond` is what the approval alone does
+/// not say.
+fn approval(
+    why: OutOfService,
+    name: &str,
+    found: Result<Option<Value>, CheckResult>,
+    beyond: impl FnOnce(&Value) -> Result<(), String>,
+) -> GatewayCheck {
+    let found = match found {
+        Ok(Some(found)) => found,
+        Ok(None) => return GatewayCheck::failed(why, format!("{name} is not in this account")),
+        Err(wrong) => return why.part().unanswered(wrong),
+    };
+    let state = if why == OutOfService::Signature { &found["SignStatus"] } else { &found["TemplateStatus"] };
+    let said = found["AuditInfo"]["RejectInfo"].as_str().filter(|said| !said.is_empty());
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    match state.as_str().map_or_else(|| state.to_string(), str::to_owned).as_str() {
+        "1" => match beyond(&found) {
+            Ok(()) => why.part().passed(format!("{name} may be used")),
+            Err(wrong) => GatewayCheck::failed(why, format!("{name} {wrong}")),
+        },
+        "0" => GatewayCheck::failed(why, format!("{name} is under review{said}")),
+        "10" => GatewayCheck::failed(why, format!("the review of {name} was cancelled")),
+        _ => GatewayCheck::failed(why, format!("{name} is refused{said}")),
+    }
+}
+
+/// Whether no carrier has refused to file a signature, or lost it. What they are still at may be sent in part.
+fn filed(signature: &Value) -> Result<(), String> {
+    let at = |carrier: &Value| {
+        let words = match carrier["RegisterStatus"].as_i64()? {
+            0 => "refused",
+            2 => "filed once and expired",
+            -2 => "not filed",
+            _ => return None,
+        };
+        Some(format!("{} ({words})", carrier["OperatorCode"].as_str().and_then(word)?))
+    };
+    let carriers = signature["SignIspRegisterDetailList"].as_array();
+    let lacking: Vec<_> = carriers.into_iter().flatten().filter_map(at).collect();
+    if lacking.is_empty() { Ok(()) } else { Err(format!("is not filed with {}", lacking.join(", "))) }
 }
 
 impl SignedRequest<'_> {
@@ -174,21 +260,53 @@ fn called(phone: &Phone) -> String {
 fn evaluate(answer: &GatewayAnswer) -> DeliveryResult {
     let said: Option<AliyunAnswer> = serde_json::from_slice(&answer.body).ok();
     let code = said.as_ref().and_then(|said| said.code.as_deref()).and_then(word);
-    if let Some(delivery) = answer.unless_success(code.as_deref()) {
+    let whose = code.as_deref().and_then(refusal);
+    if let Some(delivery) = answer.unless_success(code.as_deref(), whose.unwrap_or(RefusedFor::ThisMessage)) {
         return delivery;
     }
-    match code.as_deref() {
-        Some("OK") => DeliveryResult::Accepted { reference: said.and_then(|said| reference(&said.biz_id?)) },
-        // isv: the caller's fault; VALVE, FILTER: the service's own limits. isp: a failure in its systems.
-        Some(code) if is_refusal(code) => refused(&format!("answered {code}")),
-        Some(code) => unknown(&format!("answered {code}")),
-        None => unknown("sent an answer without a code"),
+    match (code.as_deref(), whose) {
+        (Some("OK"), _) => {
+            DeliveryResult::Accepted { reference: said.and_then(|said| reference(&said.biz_id?)) }
+        }
+        (Some(code), Some(whose)) => refused_for(whose, &format!("answered {code}")),
+        (Some(code), None) => unknown(&format!("answered {code}")),
+        (None, _) => unknown("sent an answer without a code"),
     }
 }
 
-fn is_refusal(code: &str) -> bool {
-    ["isv.", "VALVE:", "FILTER"].iter().any(|start| code.starts_with(start))
-        || code == "isp.RAM_PERMISSION_DENY"
+/// A genuine key that may not do something.
+const MAY_NOT: [&str; 4] = ["isp.RAM_PERMISSION_DENY", "Forbidden.RAM", "NoPermission", "Forbidden"];
+
+/// Whose refusal a code is; None if the message may have been sent. The codes are those of Alibaba Cloud's list (document
+/// 101346). isv: the caller's fault; VALVE, FILTER: the service's own limits. isp: a failure in its systems.
+fn refusal(code: &str) -> Option<RefusedFor> {
+    use OutOfService as Out;
+    let everybody = |why| Some(RefusedFor::Everybody(why));
+    match code {
+        "isv.SMS_SIGNATURE_ILLEGAL"
+        | "isv.SMS_SIGN_ILLEGAL"
+        | "isv.SIGN_STATE_ILLEGAL"
+        | "isv.SMS_SIGNATURE_SCENE_ILLEGAL" => everybody(Out::Signature),
+        "isv.SMS_TEMPLATE_ILLEGAL" | "isv.TEMPLATE_MISSING_PARAMETERS" => everybody(Out::Template),
+        "isv.AMOUNT_NOT_ENOUGH" | "isv.OUT_OF_SERVICE" => everybody(Out::Balance),
+        "isv.PRODUCT_UN_SUBSCRIPT"
+        | "isv.PRODUCT_UNSUBSCRIBE"
+        | "isv.ACCOUNT_NOT_EXISTS"
+        | "isv.ACCOUNT_ABNORMAL" => everybody(Out::Account),
+        "isv.DENY_IP_RANGE" => everybody(Out::Region),
+        "InvalidAccessKeyId"
+        | "InvalidAccessKeyId.NotFound"
+        | "InvalidAccessKeyId.Inactive"
+        | "SignatureDoesNotMatch"
+        | "IncompleteSignature"
+        | "InvalidTimeStamp.Expired"
+        | "MissingAccessKeyId" => everybody(Out::Credentials),
+        code if MAY_NOT.contains(&code) => everybody(Out::Credentials),
+        code if ["isv.", "VALVE:", "FILTER"].iter().any(|start| code.starts_with(start)) => {
+            Some(RefusedFor::ThisMessage)
+        }
+        _ => None,
+    }
 }
 
 impl SmsGateway for AliyunGateway {
@@ -198,6 +316,14 @@ impl SmsGateway for AliyunGateway {
 
     fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
+    }
+
+    fn check(&self) -> CheckFuture<'_> {
+        Box::pin(self.examine())
+    }
+
+    fn reports_to(&self) -> Option<String> {
+        Some(self.tokens.all_url(NAME).into())
     }
 
     /// A list that may include messages of other programs on the same account: those are ignored. A list
@@ -228,6 +354,40 @@ impl SmsGateway for AliyunGateway {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_number_causes_is_a_refusal_of_everybody() {
+        for code in [
+            "isv.BUSINESS_LIMIT_CONTROL",
+            "isv.DAY_LIMIT_CONTROL",
+            "isv.MOBILE_NUMBER_ILLEGAL",
+            "isv.BLACK_KEY_CONTROL_LIMIT",
+            "isv.DOMESTIC_NUMBER_NOT_SUPPORTED",
+            "isv.TEMPLATE_PARAMS_ILLEGAL",
+            "VALVE:M_MC",
+            "FILTER",
+        ] {
+            assert_eq!(refusal(code), Some(RefusedFor::ThisMessage), "{code}");
+        }
+        assert_eq!(refusal("isp.SYSTEM_ERROR"), None);
+    }
+
+    #[test]
+    fn a_signature_that_a_carrier_has_not_filed_is_told_with_the_carrier() {
+        let with = |carriers: &str| {
+            let text = format!(r#"{{"SignStatus":1,"SignIspRegisterDetailList":{carriers}}}"#);
+            approval(OutOfService::Signature, "x", Ok(serde_json::from_str(&text).unwrap()), filed)
+        };
+        let carrier =
+            |name: &str, status: i8| format!(r#"{{"OperatorCode":"{name}","RegisterStatus":{status}}}"#);
+        let [mobile, unicom, telecom] = [carrier("mobile", 3), carrier("unicom", -1), carrier("telecom", 0)];
+        let passed = CheckedPart::Signature.passed("x may be used");
+        assert_eq!([with("[]"), with(&format!("[{mobile},{unicom}]"))], [passed.clone(), passed]);
+        assert_eq!(
+            with(&format!("[{mobile},{telecom}]")),
+            GatewayCheck::failed(OutOfService::Signature, "x is not filed with telecom (refused)")
+        );
+    }
 
     /// The example in Alibaba Cloud's description of the signature.
     #[test]

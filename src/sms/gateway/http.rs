@@ -9,9 +9,9 @@ use secrecy::ExposeSecret;
 use url::form_urlencoded;
 
 use super::{
-    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, OpenError, ReportAcknowledgement,
-    ReportCall, ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage,
-    refused, unknown, word,
+    CheckFuture, CheckResult, CheckedPart, DeliveryReport, DeliveryResult, GatewayAnswer, GatewayCheck,
+    GatewayClient, OpenError, OutOfService, RefusedFor, ReportAcknowledgement, ReportCall, ReportError,
+    ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage, refused, unknown, word,
 };
 use crate::config::{
     self, BodyKind, GatewayTemplate, HttpMethod, Placeholder, SecretError, SecretRef, TemplatePiece,
@@ -27,6 +27,8 @@ pub(super) struct HttpGateway {
     tokens: ReportTokens,
     method: reqwest::Method,
     url: ReadyTemplate,
+    /// Of the address, which has no placeholder in it.
+    origin: Option<reqwest::Url>,
     headers: Vec<(HeaderName, HeaderTemplate)>,
     body: Option<ReadyTemplate>,
     accepted_if: Option<String>,
@@ -70,6 +72,7 @@ impl HttpGateway {
                 HttpMethod::Post => reqwest::Method::POST,
                 HttpMethod::Put => reqwest::Method::PUT,
             },
+            origin: reqwest::Url::parse(&settings.url.sample("0")).ok().and_then(|url| url.join("/").ok()),
             url: settings.url.open(Escape::Url).map_err(OpenError::secret("sms.http.url"))?,
             headers,
             body: body.map_err(OpenError::secret("sms.http.body"))?,
@@ -112,8 +115,26 @@ impl HttpGateway {
         self.client.call(request, |answer| self.evaluate(answer)).await
     }
 
+    /// Only that it answers at all, at the root of its address and without a secret.
+    async fn examine(&self) -> Vec<GatewayCheck> {
+        let Some(origin) = &self.origin else { return Vec::new() };
+        let checks = match self.client.answer(|client| client.head(origin.clone())).await {
+            Ok(_) => CheckedPart::Connection.passed("answers"),
+            Err(DeliveryResult::Unknown { .. }) => CheckedPart::Connection.passed("takes connections"),
+            Err(wrong) => CheckedPart::Connection.unanswered(CheckResult::from(wrong)),
+        };
+        let rest = [CheckedPart::Credentials, CheckedPart::Balance];
+        let rest = rest.map(|part| part.not_asked("no call is known for it"));
+        [checks].into_iter().chain(rest).collect()
+    }
+
     fn evaluate(&self, answer: &GatewayAnswer) -> DeliveryResult {
-        if let Some(delivery) = answer.unless_success(None) {
+        // Not for a number: gateways of this kind refuse those with other statuses.
+        let whose = match answer.status.as_u16() {
+            401 | 403 => RefusedFor::Everybody(OutOfService::Credentials),
+            _ => RefusedFor::ThisMessage,
+        };
+        if let Some(delivery) = answer.unless_success(None, whose) {
             return delivery;
         }
         let said = String::from_utf8_lossy(&answer.body);
@@ -136,6 +157,10 @@ impl SmsGateway for HttpGateway {
 
     fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
+    }
+
+    fn check(&self) -> CheckFuture<'_> {
+        Box::pin(self.examine())
     }
 
     /// `id`, `token` and `status`, each from the query or, if it is not there, from a body that is a form or

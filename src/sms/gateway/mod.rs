@@ -1,7 +1,10 @@
 //! The gateways, one file each, behind one trait.
 
 mod aliyun;
+mod check;
 mod http;
+mod pool;
+mod tencent;
 mod twilio;
 
 use std::collections::VecDeque;
@@ -15,7 +18,7 @@ use std::time::Duration;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use super::{MessageId, Phone, SmsCode};
 use crate::clock::{Clock, Micros};
@@ -23,6 +26,9 @@ use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
 use crate::https;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
+
+pub use check::{CheckFuture, CheckResult, CheckedPart, GatewayCheck};
+pub use pool::{GatewayOutage, Gateways, ListedSlot};
 
 #[derive(Clone, Copy)]
 pub struct SmsMessage<'a> {
@@ -48,11 +54,73 @@ pub enum DeliveryResult {
     /// It was certainly not sent. `reason` is for the log and the ledger: no number, no code.
     Refused {
         reason: String,
+        whose: RefusedFor,
     },
-    /// It may have been sent: it counts, and is never sent again.
+    /// It may have been sent: it counts, and is never sent again, by no gateway.
     Unknown {
         reason: String,
     },
+}
+
+/// To whom a gateway refuses what it refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedFor {
+    /// This message: for its number or its content, by the provider's guard against fraud, or by a rate limit. Another
+    /// gateway would go round the guard, or send to somebody who has opted out.
+    ThisMessage,
+    Everybody(OutOfService),
+}
+
+/// Why a gateway sends no message to anybody. Nothing that a requester chooses may be read as one of these: strangers
+/// could take the gateway out of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum OutOfService {
+    /// No connection could be made.
+    Unreachable,
+    Credentials,
+    /// The account is suspended, or the service is not switched on for it.
+    Account,
+    Balance,
+    /// The signature or the sender. In mainland China it must be filed with the carriers.
+    Signature,
+    Template,
+    /// The service is not offered in the region that is set, or from here.
+    Region,
+}
+
+impl OutOfService {
+    /// Signatures, templates and packages of messages are for the mainland of China or for elsewhere, and so is what an account
+    /// may do: what is refused in one country may be in order in another. So nobody takes a gateway out of service where
+    /// others are by asking for a country that it does not serve.
+    pub const fn is_of_a_country(self) -> bool {
+        !matches!(self, Self::Unreachable | Self::Credentials)
+    }
+
+    /// What to do about it, for the log and the command line; the console has it in the reader's language.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Unreachable => {
+                "check its address, the name server, and whether this machine may connect to it"
+            }
+            Self::Credentials => {
+                "check the key and its secret in the configuration, what the key may do, from which addresses, and this machine's clock"
+            }
+            Self::Account => {
+                "switch the SMS service on in the provider's console, or ask the provider why the account is suspended"
+            }
+            Self::Balance => "top up the account, or buy a package of messages",
+            Self::Signature => {
+                "check the signature or sender in the provider's console; in mainland China it must be approved and filed with the carriers under a real name, which takes 7 to 10 working days"
+            }
+            Self::Template => {
+                "check in the provider's console that the template is approved and has the code as its only variable"
+            }
+            Self::Region => {
+                "check the region in the configuration, and whether the provider accepts calls from this machine's country"
+            }
+        }
+    }
 }
 
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>>;
@@ -67,6 +135,16 @@ pub trait SmsGateway: Send + Sync {
     /// The content of a call to `/sms/reports/{gateway}`, if it is authentic.
     fn reports(&self, _call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         Err(ReportError::NotOffered)
+    }
+
+    /// Asks, without sending, whether messages would be sent: what its API has for that, and nothing for the rest.
+    fn check(&self) -> CheckFuture<'_> {
+        Box::pin(async { Vec::new() })
+    }
+
+    /// The address for its reports, if that must be entered in the provider's console.
+    fn reports_to(&self) -> Option<String> {
+        None
     }
 
     /// The answer to a valid report, with status 200, so that the gateway does not repeat it; `None` if an
@@ -126,7 +204,6 @@ pub enum ReportError {
     NotOffered,
 }
 
-#[derive(Clone)]
 pub struct OpenedGateway {
     pub gateway: Arc<dyn SmsGateway>,
     /// The same gateway, if it is the outbox: for the page that shows it.
@@ -148,6 +225,7 @@ impl OpenError {
     }
 }
 
+#[derive(Clone)]
 pub struct GatewayDeps<'a> {
     pub master: &'a MasterKey,
     /// The base URL to which gateways send their reports.
@@ -178,6 +256,10 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<
         config::GatewaySettings::Aliyun(settings) => {
             let client = GatewayClient::open(parts.timeout, None)?;
             Arc::new(aliyun::AliyunGateway::open(settings, client, tokens, parts.clock, parts.entropy)?)
+        }
+        config::GatewaySettings::Tencent(settings) => {
+            let client = GatewayClient::open(parts.timeout, None)?;
+            Arc::new(tencent::TencentGateway::open(settings, client, tokens, parts.clock)?)
         }
     };
     Ok(OpenedGateway { gateway, outbox: None })
@@ -213,13 +295,24 @@ impl GatewayClient {
         Ok(Self { client, timeout })
     }
 
-    /// What the gateway's answer means, or the lack of one. `request` is repeated only if the first attempt never
-    /// had a connection.
+    /// What the gateway's answer means, or the lack of one.
     pub async fn call(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
         evaluate: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
     ) -> DeliveryResult {
+        match self.answer(request).await {
+            Ok(answer) => evaluate(&answer),
+            Err(delivery) => delivery,
+        }
+    }
+
+    /// The gateway's answer, or what the lack of one means. `request` is repeated only if the first attempt never had a
+    /// connection.
+    pub async fn answer(
+        &self,
+        request: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<GatewayAnswer, DeliveryResult> {
         let whole = async {
             let mut answer = request(&self.client).send().await;
             if answer.as_ref().is_err_and(reqwest::Error::is_connect) {
@@ -227,7 +320,9 @@ impl GatewayClient {
             }
             match answer {
                 Ok(response) => read(response).await,
-                Err(wrong) if wrong.is_connect() => Err(refused("cannot be reached")),
+                Err(wrong) if wrong.is_connect() => {
+                    Err(out_of_service(OutOfService::Unreachable, "cannot be reached"))
+                }
                 Err(wrong) if wrong.is_builder() => {
                     Err(refused("cannot be called: the request is not valid"))
                 }
@@ -236,30 +331,34 @@ impl GatewayClient {
         };
         // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
         let answered = tokio::time::timeout(self.timeout, whole).await;
-        match answered {
-            Ok(Ok(answer)) => evaluate(&answer),
-            Ok(Err(delivery)) => delivery,
-            Err(_) => unknown("did not answer in time"),
-        }
+        answered.unwrap_or_else(|_| Err(unknown("did not answer in time")))
     }
 }
 
 impl GatewayAnswer {
     /// What a status other than success means, whatever else the answer says. After a server error or a
     /// redirect the message may have been sent.
-    pub fn unless_success(&self, said: Option<&str>) -> Option<DeliveryResult> {
+    pub fn unless_success(&self, said: Option<&str>, whose: RefusedFor) -> Option<DeliveryResult> {
         let said = said.map(|code| format!(" ({code})")).unwrap_or_default();
         let reason = format!("answered {}{said}", self.status.as_u16());
         match self.status.as_u16() {
             200..300 => None,
-            400..500 => Some(refused(&reason)),
+            400..500 => Some(refused_for(whose, &reason)),
             _ => Some(unknown(&reason)),
         }
     }
 }
 
 pub(super) fn refused(reason: &str) -> DeliveryResult {
-    DeliveryResult::Refused { reason: format!("the gateway {reason}") }
+    refused_for(RefusedFor::ThisMessage, reason)
+}
+
+pub(super) fn out_of_service(why: OutOfService, reason: &str) -> DeliveryResult {
+    refused_for(RefusedFor::Everybody(why), reason)
+}
+
+pub(super) fn refused_for(whose: RefusedFor, reason: &str) -> DeliveryResult {
+    DeliveryResult::Refused { reason: format!("the gateway {reason}"), whose }
 }
 
 pub(super) fn unknown(reason: &str) -> DeliveryResult {
@@ -280,6 +379,14 @@ pub(super) fn word(text: &str) -> Option<String> {
 pub(super) fn reference(text: &str) -> Option<String> {
     let fits = (1..=64).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_graphic());
     fits.then(|| text.to_owned())
+}
+
+/// The host of an address as its header has it.
+pub(super) fn host_of(url: &Url) -> String {
+    match (url.host_str().unwrap_or_default(), url.port()) {
+        (host, Some(port)) => format!("{host}:{port}"),
+        (host, None) => host.to_owned(),
+    }
 }
 
 /// Reads the whole body. A success that cannot be read is not one; otherwise the status is enough.
@@ -311,21 +418,44 @@ impl ReportTokens {
 
     /// 128 bits in hex, which need no escaping anywhere.
     pub fn of(&self, id: MessageId) -> String {
-        String::from_utf8_lossy(&token(self.keys.signing(), id)).into_owned()
+        self.of_text(&id.to_string())
+    }
+
+    fn of_text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&token(self.keys.signing(), text)).into_owned()
     }
 
     /// The message of this id, if the token belongs to it.
     pub fn verify(&self, id: &str, said: &str) -> Option<MessageId> {
         let id = MessageId::parse(id)?;
-        self.keys.signer(said.as_bytes(), |key| token(key, id)).map(|_| id)
+        self.keys.signer(said.as_bytes(), |key| token(key, &id.to_string())).map(|_| id)
     }
 
     /// The URL at which a gateway reports on one message.
     pub fn url(&self, gateway: &str, id: MessageId) -> Url {
-        let mut url = self.public_url.clone();
-        url.set_path(&format!("/sms/reports/{gateway}"));
+        let mut url = self.all_url(gateway);
         url.query_pairs_mut().append_pair("id", &id.to_string()).append_pair("token", &self.of(id));
         url
+    }
+
+    /// The URL at which a gateway reports on all messages.
+    pub fn all_url(&self, gateway: &str) -> Url {
+        let mut url = self.public_url.clone();
+        url.set_path(&format!("/sms/reports/{gateway}"));
+        url
+    }
+
+    /// The same with a token, for a gateway whose reports prove nothing themselves.
+    pub fn secret_url(&self, gateway: &str) -> Url {
+        let mut url = self.all_url(gateway);
+        url.query_pairs_mut().append_pair("token", &self.of_text(gateway));
+        url
+    }
+
+    /// Whether a call came to [`Self::secret_url`].
+    pub fn is_secret_url(&self, gateway: &str, query: &str) -> bool {
+        let said = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token");
+        said.is_some_and(|(_, said)| self.keys.signer(said.as_bytes(), |key| token(key, gateway)).is_some())
     }
 
     /// Whether anything outside this machine can call us.
@@ -339,9 +469,9 @@ impl ReportTokens {
     }
 }
 
-/// In hex.
-fn token(key: &SubKey, id: MessageId) -> [u8; 32] {
-    let hash = blake3::Hash::from_bytes(key.hash(&[id.to_string().as_bytes()])).to_hex();
+/// In hex; of a message's id, or of a gateway's name, which no id can be.
+fn token(key: &SubKey, text: &str) -> [u8; 32] {
+    let hash = blake3::Hash::from_bytes(key.hash(&[text.as_bytes()])).to_hex();
     *hash.as_bytes().first_chunk().expect("64 digits")
 }
 
@@ -417,7 +547,10 @@ impl SmsGateway for NoGateway {
     }
 
     fn send<'a>(&'a self, _: SmsMessage<'a>) -> SendFuture<'a> {
-        Box::pin(async { DeliveryResult::Refused { reason: "sms.gateway is \"none\"".to_owned() } })
+        Box::pin(async {
+            let (reason, whose) = ("sms.gateway is \"none\"".to_owned(), RefusedFor::ThisMessage);
+            DeliveryResult::Refused { reason, whose }
+        })
     }
 }
 

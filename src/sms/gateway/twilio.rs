@@ -7,14 +7,15 @@ use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use serde_json::Value;
 use sha1::Sha1;
 use url::{Url, form_urlencoded};
 
 use super::http::percent_encode;
 use super::{
-    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, MessageId, OpenError, ReportCall,
-    ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage, reference,
-    refused, unknown, word,
+    CheckFuture, CheckResult, CheckedPart, DeliveryReport, DeliveryResult, GatewayAnswer, GatewayCheck,
+    GatewayClient, MessageId, OpenError, OutOfService, RefusedFor, ReportCall, ReportError, ReportState,
+    ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage, reference, refused_for, unknown, word,
 };
 use crate::config;
 use crate::secret::same;
@@ -34,7 +35,7 @@ pub(super) struct TwilioGateway {
 struct TwilioAnswer {
     sid: Option<String>,
     #[serde(default)]
-    status: serde_json::Value,
+    status: Value,
     code: Option<u32>,
     error_code: Option<u32>,
 }
@@ -49,7 +50,7 @@ impl TwilioGateway {
         let mut account = String::new();
         percent_encode(&mut account, &settings.account_sid);
         let mut url = settings.url.clone();
-        url.set_path(&format!("/2010-04-01/Accounts/{account}/Messages.json"));
+        url.set_path(&format!("/2010-04-01/Accounts/{account}"));
         let (account_sid, from) = (settings.account_sid.clone(), settings.from.clone());
         Ok(Self { client, tokens, url, account_sid, auth_token, from })
     }
@@ -71,12 +72,52 @@ impl TwilioGateway {
         let form = self.form(&message);
         let request = |client: &Client| {
             client
-                .post(self.url.clone())
+                .post(self.resource("/Messages.json"))
                 .basic_auth(&self.account_sid, Some(self.auth_token.expose_secret()))
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .body(form.clone())
         };
         self.client.call(request, evaluate).await
+    }
+
+    /// Of the account.
+    fn resource(&self, path: &str) -> Url {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}{path}", self.url.path()));
+        url
+    }
+
+    async fn get(&self, path: &str) -> Result<Value, CheckResult> {
+        let url = self.resource(path);
+        let request = |client: &Client| {
+            client.get(url.clone()).basic_auth(&self.account_sid, Some(self.auth_token.expose_secret()))
+        };
+        let answer = self.client.answer(request).await?;
+        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let code = said["code"].as_u64().and_then(|code| word(&code.to_string()));
+        match answer.unless_success(code.as_deref(), refusal(code.as_deref(), answer.status.as_u16())) {
+            None => Ok(said),
+            Some(delivery) => Err(delivery.into()),
+        }
+    }
+
+    async fn examine(&self) -> Vec<GatewayCheck> {
+        let account = self.get(".json").await;
+        let (mut checks, may_ask) = GatewayCheck::of_access(&account);
+        if !may_ask {
+            return checks;
+        }
+        let status = account.map(|account| account["status"].as_str().and_then(word).unwrap_or_default());
+        checks.push(match status {
+            Ok(status) if status == "active" => CheckedPart::Account.passed(status),
+            Ok(status) => GatewayCheck::failed(OutOfService::Account, format!("it is {status:?}")),
+            Err(wrong) => CheckedPart::Account.unanswered(wrong),
+        });
+        checks.push(match self.get("/Balance.json").await {
+            Ok(said) => balance(&said),
+            Err(wrong) => CheckedPart::Balance.unanswered(wrong),
+        });
+        checks
     }
 
     /// As Twilio documents it: HMAC-SHA1 with the account's token over the URL and every field's name and
@@ -101,17 +142,42 @@ fn evaluate(answer: &GatewayAnswer) -> DeliveryResult {
     // Its codes have five digits; more could be the number or the code of the message.
     let plain = |code: Option<u32>| code.and_then(|code| word(&code.to_string()));
     let code = said.as_ref().and_then(|said| plain(said.code));
-    if let Some(delivery) = answer.unless_success(code.as_deref()) {
+    let whose = refusal(code.as_deref(), answer.status.as_u16());
+    if let Some(delivery) = answer.unless_success(code.as_deref(), whose) {
         return delivery;
     }
     let Some(said) = said else { return unknown("sent an answer that is not JSON") };
     match (said.status.as_str().map(state_of), said.sid) {
         (Some(Some(ReportState::Failed)), _) => {
-            let code = plain(said.error_code).map(|code| format!(" ({code})")).unwrap_or_default();
-            refused(&format!("accepted the message, but failed at once{code}"))
+            let code = plain(said.error_code);
+            let told = code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
+            let whose = refusal(code.as_deref(), answer.status.as_u16());
+            refused_for(whose, &format!("accepted the message, but failed at once{told}"))
         }
         (Some(Some(_)), Some(sid)) => DeliveryResult::Accepted { reference: reference(&sid) },
         _ => unknown("sent an answer without a message id"),
+    }
+}
+
+/// Whose refusal a code of Twilio's is (<https://www.twilio.com/docs/api/errors>). Senders that do not reach every country
+/// (21606, 21659), countries that are not switched on (21408), opt-outs (21610) and the fraud guard (30450) are about the
+/// number.
+fn refusal(code: Option<&str>, status: u16) -> RefusedFor {
+    use OutOfService as Out;
+    RefusedFor::Everybody(match (code, status) {
+        (Some("20005" | "10001" | "90010" | "30002" | "20403"), _) => Out::Account,
+        (Some("21212" | "21660" | "21703" | "21704"), _) => Out::Signature,
+        (Some("20003" | "20008" | "70051"), _) | (_, 401) => Out::Credentials,
+        _ => return RefusedFor::ThisMessage,
+    })
+}
+
+fn balance(said: &Value) -> GatewayCheck {
+    let currency = said["currency"].as_str().and_then(word).unwrap_or_default();
+    match said["balance"].as_str().and_then(|left| left.parse::<f64>().ok()) {
+        Some(left) if left > 0.0 => CheckedPart::Balance.passed(format!("{left} {currency}")),
+        Some(left) => GatewayCheck::failed(OutOfService::Balance, format!("{left} {currency}")),
+        None => CheckedPart::Balance.not_asked("the answer has no balance"),
     }
 }
 
@@ -131,6 +197,10 @@ impl SmsGateway for TwilioGateway {
 
     fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
+    }
+
+    fn check(&self) -> CheckFuture<'_> {
+        Box::pin(self.examine())
     }
 
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
@@ -248,7 +318,8 @@ mod tests {
         ] {
             let status = reqwest::StatusCode::from_u16(status).unwrap();
             let answer = GatewayAnswer { status, body: body.into() };
-            assert_eq!(evaluate(&answer), DeliveryResult::Refused { reason: reason.to_owned() }, "{body}");
+            let (reason, whose) = (reason.to_owned(), RefusedFor::ThisMessage);
+            assert_eq!(evaluate(&answer), DeliveryResult::Refused { reason, whose }, "{body}");
         }
     }
 }

@@ -194,11 +194,13 @@ impl Ledger {
         Ok(!lifted.is_empty())
     }
 
-    /// Writes what a gateway reports about its messages. A delivered message stays delivered, and a failed
+    /// Writes what a gateway reports about its messages. Its report may come before the outcome is written, which says which
+    /// gateway it was. A delivered message stays delivered, and a failed
     /// one does not become pending again. Returns how many rows changed; unknown ids change none.
     pub async fn report(&self, gateway: &str, reports: &[DeliveryReport]) -> Result<usize, DbError> {
-        const SET: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
-            WHERE gateway = $4 AND (report IS NULL OR report = 'pending'
+        const SET: &str =
+            "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3, gateway = $4
+            WHERE (gateway = $4 OR state = 'pending') AND (report IS NULL OR report = 'pending'
             OR (report = 'failed' AND $1 <> 'pending'))";
         let now = self.now().await?;
         let mut changed = 0;

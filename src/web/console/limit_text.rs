@@ -33,6 +33,7 @@ pub fn gateway(name: &str, locale: Locale) -> Cow<'static, str> {
         "outbox" => locale.t("overview.gateway-outbox"),
         "http" => locale.t("overview.gateway-http"),
         "aliyun" => locale.t("overview.gateway-aliyun"),
+        "tencent" => locale.t("overview.gateway-tencent"),
         "none" => locale.t("overview.gateway-none"),
         "twilio" => Cow::Borrowed("Twilio"),
         other => Cow::Owned(other.to_owned()),
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn gateways_and_backends_have_names_in_the_readers_language() {
-        for name in ["outbox", "http", "twilio", "aliyun", "none"] {
+        for name in ["outbox", "http", "twilio", "aliyun", "tencent", "none"] {
             assert_ne!(gateway(name, Locale::ZhCn), name);
         }
         for &kind in <BackendKind as strum::VariantArray>::VARIANTS {

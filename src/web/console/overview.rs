@@ -19,6 +19,7 @@ use crate::config::AccessSettings;
 use crate::db::DbError;
 use crate::login::Spray;
 use crate::sms::BudgetLevel;
+use crate::sms::gateway::GatewayOutage;
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::console::attack::{AnswerLink, AttackBanner};
 use crate::web::console::chart::{Chart, sparkline};
@@ -147,6 +148,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         said: Some(policy),
         ..Warning::new(visit.locale, ["warning.evicts-title", "warning.evicts-text"])
     }));
+    warnings.extend(services.codes.gateways().outages().iter().map(|out| gateway_out(visit.locale, out)));
     let ahead = health.store_clock_ahead.unwrap_or_default();
     warnings.extend(counted(["warning.store-clock-title", "warning.store-clock-text"], ahead));
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
@@ -204,6 +206,23 @@ async fn messages_spent(locale: Locale, services: &Services) -> Option<Warning> 
     Some(Warning { title, ..Warning::new(locale, keys) })
 }
 
+/// Which gateway sends nothing, since when and why, and what to do.
+fn gateway_out(locale: Locale, outage: &GatewayOutage) -> Warning {
+    let (gateway, since) = (limit_text::gateway(outage.gateway, locale), Moment(outage.since).text());
+    let title = match &outage.country {
+        None => t!("warning.gateway-title", locale = locale.code(), gateway = gateway, since = since),
+        Some(country) => t!(
+            "warning.gateway-country-title",
+            locale = locale.code(),
+            gateway = gateway,
+            country = country,
+            since = since
+        ),
+    };
+    let text = locale.named_word("warning", &format!("gateway-{}", outage.why.into_str()));
+    Warning { title, text, said: Some(outage.reason.clone()), page: None }
+}
+
 fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2] {
     let list = |id, title, kinds: &[SubjectKind]| {
         let subject = |RankedSubject { kind, subject, count }: &RankedSubject| Subject {
@@ -233,7 +252,10 @@ async fn parts(
     let locale = visit.locale;
     let state = |up: bool| locale.t(if up { "overview.up" } else { "overview.down" }).into_owned();
     let braked = services.codes.ledger().brakes().await?.len();
-    let gateway = limit_text::gateway(services.codes.gateway().name(), locale).into_owned();
+    let gateways = services.codes.gateways();
+    let names: Vec<_> = gateways.iter().map(|slot| limit_text::gateway(slot.name(), locale)).collect();
+    let gateway = names.join(", ");
+    let sends = braked == 0 && services.outbox.is_none() && gateways.outages().is_empty();
     let gateway = match braked {
         0 => gateway,
         count => format!("{gateway}, {}", t!("overview.braked", locale = locale.code(), count = count)),
@@ -256,7 +278,7 @@ async fn parts(
     Ok([
         Part { key: "overview.database", up: database, text: state(database) },
         Part { key: "overview.store", up: store, text: state(store) },
-        Part { key: "overview.gateway", up: braked == 0 && services.outbox.is_none(), text: gateway },
+        Part { key: "overview.gateway", up: sends, text: gateway },
         Part { key: "overview.backend", up: backend_up, text: backend },
     ]
     .into_iter()

@@ -10,7 +10,7 @@ use super::*;
 use crate::accounts::{AccountAct, AccountKey, AccountRole, AccountState, AdminScope};
 use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
-use crate::sms::{MessageState, Purpose, ReportState};
+use crate::sms::{MessageState, OutOfService, Purpose, ReportState};
 use crate::web::console::access::AccessAnswer;
 use crate::web::http::{Flash, Theme};
 
@@ -103,6 +103,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("outcome", "", &mut Outcome::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "state-", &mut MessageState::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "purpose-", &mut Purpose::ALL.iter().map(|it| it.into_str()));
+    all("warning", "gateway-", &mut OutOfService::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "reported-", &mut ReportState::VARIANTS.iter().map(|it| it.into_str()));
     all("answers", "is-", &mut AccessAnswer::VARIANTS.iter().map(|it| it.into_str()));
     for answer in AccessAnswer::VARIANTS {

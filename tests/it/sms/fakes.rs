@@ -52,7 +52,9 @@ impl SmsGateway for CountingGateway {
         Box::pin(async move {
             match mood {
                 Mood::Accepts => DeliveryResult::Accepted { reference: Some(format!("ref-{id}")) },
-                Mood::Refuses => DeliveryResult::Refused { reason: "told to".into() },
+                Mood::Refuses => {
+                    DeliveryResult::Refused { reason: "told to".into(), whose: RefusedFor::ThisMessage }
+                }
                 Mood::DoesNotKnow => DeliveryResult::Unknown { reason: "told to".into() },
                 Mood::Hangs => {
                     self.let_go.acquire().await.unwrap().forget();

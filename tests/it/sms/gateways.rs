@@ -11,8 +11,8 @@ use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::gateway::{GatewayDeps, OpenError, OpenedGateway, open};
 use gatehouse::sms::{
-    DeliveryReport, DeliveryResult, MessageId, Phone, ReportCall, ReportError, ReportState, ReportedMessage,
-    SmsCode, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, MessageId, OutOfService, Phone, RefusedFor, ReportCall, ReportError,
+    ReportState, ReportedMessage, SmsCode, SmsGateway, SmsMessage,
 };
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
@@ -32,7 +32,7 @@ pub fn try_open(config: &str, timeout: Duration) -> Result<OpenedGateway, OpenEr
         clock: Clock::manual(Micros(1_698_315_752_000_000)),
         entropy: Entropy::seeded(1),
     };
-    open(&settings.sms.gateway, parts)
+    open(&settings.sms.gateways[0].gateway, parts)
 }
 
 pub fn opened(config: &str, timeout: Duration) -> OpenedGateway {
@@ -63,7 +63,12 @@ pub fn accepted(reference: Option<&str>) -> DeliveryResult {
 }
 
 pub fn refused(reason: &str) -> DeliveryResult {
-    DeliveryResult::Refused { reason: format!("the gateway {reason}") }
+    DeliveryResult::Refused { reason: format!("the gateway {reason}"), whose: RefusedFor::ThisMessage }
+}
+
+/// Refused, and so would be whatever anybody asks for.
+pub fn refused_all(why: OutOfService, reason: &str) -> DeliveryResult {
+    DeliveryResult::Refused { reason: format!("the gateway {reason}"), whose: RefusedFor::Everybody(why) }
 }
 
 pub fn unknown(reason: &str) -> DeliveryResult {
@@ -155,7 +160,8 @@ async fn http_takes_the_status_for_the_outcome() {
         (301, "", unknown("answered 301")),
         (307, "", unknown("answered 307")),
         (400, "+8613800138000 314159", refused("answered 400")),
-        (403, "Authorization failed for sendsms", refused("answered 403")),
+        (401, "", refused_all(OutOfService::Credentials, "answered 401")),
+        (403, "Authorization failed for sendsms", refused_all(OutOfService::Credentials, "answered 403")),
         (404, "", refused("answered 404")),
         (429, "", refused("answered 429")),
         (500, "", unknown("answered 500")),
@@ -303,7 +309,11 @@ async fn the_example_for_jasmin_is_what_jasmin_asks_for() {
             "Error \"no route\"",
             unknown("answered 200 but its answer does not match sms.http.accepted_if"),
         ),
-        (403, "Error \"Authentication failure for username:app\"", refused("answered 403")),
+        (
+            403,
+            "Error \"Authentication failure for username:app\"",
+            refused_all(OutOfService::Credentials, "answered 403"),
+        ),
         (412, "Error \"No route found\"", refused("answered 412")),
     ];
     judged(config, &cases).await;

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use gatehouse::sms::{DeliveryReport, DeliveryResult, ReportCall, ReportState, ReportedMessage};
+use gatehouse::sms::{
+    DeliveryReport, DeliveryResult, OutOfService, ReportCall, ReportState, ReportedMessage,
+};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::gateways::{NUMBER, TEXT, example, gateway, opened, send, some_id};
+use super::gateways::{NUMBER, TEXT, example, gateway, opened, refused_all, send, some_id};
 use crate::support::kannel::{Delivered, Kannel, PASSWORD};
 
 fn config(url: &str, public_url: &str) -> String {
@@ -72,7 +74,7 @@ async fn the_example_for_kannel_sends() {
 async fn a_wrong_password_is_refused_and_nothing_goes_out() {
     let kannel = Kannel::start();
     let wrong = gateway(&config(&kannel.url_with("wrong"), "http://127.0.0.1:8080"));
-    let refused = DeliveryResult::Refused { reason: "the gateway answered 403".to_owned() };
+    let refused = refused_all(OutOfService::Credentials, "answered 403");
     assert_eq!(send(&*wrong, some_id()).await, refused);
     let right = gateway(&config(&kannel.url(), "http://127.0.0.1:8080"));
     send(&*right, some_id()).await;
@@ -88,7 +90,7 @@ async fn a_kannel_that_is_down_refuses() {
     assert!(!kannel.takes_messages());
     // Time for the kept connection to notice, which on a server its own thread does.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let refused = DeliveryResult::Refused { reason: "the gateway cannot be reached".to_owned() };
+    let refused = refused_all(OutOfService::Unreachable, "cannot be reached");
     assert_eq!(send(&*gateway, some_id()).await, refused);
 }
 

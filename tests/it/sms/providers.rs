@@ -1,15 +1,16 @@
-//! Twilio and Alibaba Cloud as they are documented: what they receive, and what their answers mean.
+//! Twilio, Alibaba Cloud and Tencent Cloud as they are documented: what they receive, and what their answers mean.
 
 use std::time::Duration;
 
 use base64::Engine;
-use gatehouse::sms::{DeliveryReport, ReportError, ReportState, ReportedMessage};
+use gatehouse::sms::{DeliveryReport, OutOfService, ReportError, ReportState, ReportedMessage};
 use wiremock::ResponseTemplate;
 
 use super::gateways::{
-    NUMBER, TEXT, accepted, field, fields, gateway, judged, received, refused, reported, secret_file,
-    some_id, try_open, unknown,
+    NUMBER, TEXT, accepted, field, fields, gateway, judged, received, refused, refused_all, reported,
+    secret_file, some_id, try_open, unknown,
 };
+use super::scripted::{Provider, section};
 
 fn twilio(uri: &str, token: &str, from: &str) -> String {
     format!(
@@ -60,7 +61,15 @@ async fn twilios_answers_are_understood() {
             r#"{"code":21211,"message":"Invalid 'To' Phone Number: +8613800138000","status":400}"#,
             refused("answered 400 (21211)"),
         ),
-        (401, r#"{"code":20003,"message":"Authenticate","status":401}"#, refused("answered 401 (20003)")),
+        (
+            401,
+            r#"{"code":20003,"message":"Authenticate","status":401}"#,
+            refused_all(OutOfService::Credentials, "answered 401 (20003)"),
+        ),
+        (403, r#"{"code":20005,"status":403}"#, refused_all(OutOfService::Account, "answered 403 (20005)")),
+        (400, r#"{"code":21660,"status":400}"#, refused_all(OutOfService::Signature, "answered 400 (21660)")),
+        (400, r#"{"code":21408,"status":400}"#, refused("answered 400 (21408)")),
+        (400, r#"{"code":21610,"status":400}"#, refused("answered 400 (21610)")),
         (
             429,
             r#"{"code":20429,"message":"Too Many Requests","status":429}"#,
@@ -149,23 +158,159 @@ async fn aliyuns_answers_are_understood() {
         (200, r#"{"Code":"OK"}"#, accepted(None)),
         (200, limit, refused("answered isv.BUSINESS_LIMIT_CONTROL")),
         (200, r#"{"Code":"isv.MOBILE_NUMBER_ILLEGAL"}"#, refused("answered isv.MOBILE_NUMBER_ILLEGAL")),
-        (200, r#"{"Code":"isp.RAM_PERMISSION_DENY"}"#, refused("answered isp.RAM_PERMISSION_DENY")),
+        (
+            200,
+            r#"{"Code":"isp.RAM_PERMISSION_DENY"}"#,
+            refused_all(OutOfService::Credentials, "answered isp.RAM_PERMISSION_DENY"),
+        ),
+        (
+            200,
+            r#"{"Code":"isv.SMS_SIGNATURE_ILLEGAL"}"#,
+            refused_all(OutOfService::Signature, "answered isv.SMS_SIGNATURE_ILLEGAL"),
+        ),
+        (
+            200,
+            r#"{"Code":"isv.SMS_TEMPLATE_ILLEGAL"}"#,
+            refused_all(OutOfService::Template, "answered isv.SMS_TEMPLATE_ILLEGAL"),
+        ),
+        (
+            200,
+            r#"{"Code":"isv.AMOUNT_NOT_ENOUGH"}"#,
+            refused_all(OutOfService::Balance, "answered isv.AMOUNT_NOT_ENOUGH"),
+        ),
         (200, r#"{"Code":"VALVE:M_MC"}"#, refused("answered VALVE:M_MC")),
         (200, r#"{"Code":"isp.SYSTEM_ERROR"}"#, unknown("answered isp.SYSTEM_ERROR")),
         (200, r#"{"Code":"SomethingNew"}"#, unknown("answered SomethingNew")),
         (200, r#"{"Message":"OK"}"#, unknown("sent an answer without a code")),
         (200, "OK", unknown("sent an answer without a code")),
-        (400, r#"{"Code":"SignatureDoesNotMatch"}"#, refused("answered 400 (SignatureDoesNotMatch)")),
+        (
+            400,
+            r#"{"Code":"SignatureDoesNotMatch"}"#,
+            refused_all(OutOfService::Credentials, "answered 400 (SignatureDoesNotMatch)"),
+        ),
         (
             404,
             r#"{"Code":"InvalidAccessKeyId.NotFound"}"#,
-            refused("answered 404 (InvalidAccessKeyId.NotFound)"),
+            refused_all(OutOfService::Credentials, "answered 404 (InvalidAccessKeyId.NotFound)"),
         ),
         (400, r#"{"Code":"Throttling.User"}"#, refused("answered 400 (Throttling.User)")),
         (500, r#"{"Code":"InternalError"}"#, unknown("answered 500 (InternalError)")),
         (503, "", unknown("answered 503")),
     ];
     judged(|uri| aliyun(uri, &path), &cases).await;
+}
+
+fn tencent(uri: &str, secret: &str) -> String {
+    format!(
+        "[server]\npublic_url = 'https://login.example'\n[sms]\ngateway = 'tencent'\n{}region = 'ap-nanjing'",
+        section(Provider::Tencent, uri, secret)
+    )
+}
+
+#[tokio::test]
+async fn tencent_is_asked_as_it_describes() {
+    let secret = secret_file("key");
+    let path = secret.path().display().to_string();
+    let ok = ResponseTemplate::new(200).set_body_string(
+        r#"{"Response":{"SendStatusSet":[{"Code":"Ok","SerialNo":"5000:1045710669157053657849499619"}]}}"#,
+    );
+    let (request, id) = received(|uri| tencent(uri, &path), ok).await;
+    assert_eq!((request.method.as_str(), request.url.path()), ("POST", "/"));
+    for (name, value) in [
+        ("x-tc-action", "SendSms"),
+        ("x-tc-version", "2021-01-11"),
+        ("x-tc-timestamp", "1698315752"),
+        ("x-tc-region", "ap-nanjing"),
+        ("content-type", "application/json"),
+    ] {
+        assert_eq!(request.headers[name], value, "{name}");
+    }
+    let signed = request.headers["authorization"].to_str().unwrap();
+    assert!(
+        signed.starts_with("TC3-HMAC-SHA256 Credential=AKID0123/2023-10-26/sms/tc3_request, "),
+        "{signed}"
+    );
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+    let context = body["SessionContext"].as_str().unwrap().to_owned();
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "PhoneNumberSet": [NUMBER], "SmsSdkAppId": "1400006666", "SignName": "门房", "TemplateId": "1110",
+            "TemplateParamSet": ["314159"], "SessionContext": context,
+        })
+    );
+
+    let gateway = gateway(&tencent("https://sms.example", &path));
+    let url = url::Url::parse(&gateway.reports_to().unwrap()).unwrap();
+    assert_eq!((url.host_str(), url.path()), (Some("login.example"), "/sms/reports/tencent"));
+    let secret = url.query().unwrap();
+    let pushed = |sid: &str, ext: &str, status: &str| {
+        serde_json::json!({
+            "user_receive_time": "2026-01-01 00:00:05", "nationcode": "86", "mobile": "13800138000",
+            "report_status": status, "errmsg": "DELIVRD", "description": "13800138000", "sid": sid, "ext": ext,
+        })
+    };
+    let report = |query: &str, list: &[serde_json::Value]| {
+        reported(&*gateway, query, "application/json", &serde_json::to_string(list).unwrap())
+    };
+    let expected =
+        |message, state| Ok(vec![DeliveryReport { message, state, detail: Some("DELIVRD".to_owned()) }]);
+    let by_sid = ReportedMessage::Reference("5000:1".to_owned());
+    assert_eq!(report(secret, &[pushed("5000:1", "", "FAIL")]), expected(by_sid, ReportState::Failed));
+    let by_id = || ReportedMessage::Id(id);
+    for query in [secret, ""] {
+        let said = report(query, &[pushed("5000:1", &context, "SUCCESS")]);
+        assert_eq!(said, expected(by_id(), ReportState::Delivered), "its context proves it at any address");
+    }
+    let forged = format!("{}{}", some_id(), &context[32..]);
+    for query in ["", "token=", "token=0123456789abcdef0123456789abcdef", &secret[..secret.len() - 1]] {
+        let said = report(query, &[pushed("5000:1", &forged, "SUCCESS")]);
+        assert_eq!(said, Err(ReportError::NotAuthentic), "{query}");
+    }
+    assert_eq!(report(secret, &[]), Ok(vec![]));
+    assert!(matches!(reported(&*gateway, secret, "", "{}"), Err(ReportError::Unreadable(_))));
+    assert_eq!(gateway.acknowledgement().unwrap().body, r#"{"result":0,"errmsg":"OK"}"#);
+}
+
+#[tokio::test]
+async fn tencents_answers_are_understood() {
+    let secret = secret_file("key");
+    let path = secret.path().display().to_string();
+    let status = |code: &str| format!(r#"{{"Response":{{"SendStatusSet":[{{"Code":"{code}"}}]}}}}"#);
+    let error =
+        |code: &str| format!(r#"{{"Response":{{"Error":{{"Code":"{code}","Message":"13800138000"}}}}}}"#);
+    let all = |why, code: &str| refused_all(why, &format!("answered {code}"));
+    let about = |code: &str| refused(&format!("answered {code}"));
+    let unclear = |code: &str| unknown(&format!("answered {code}"));
+    let mut cases = vec![(200, status("Ok"), accepted(None))];
+    for (code, why) in [
+        ("FailedOperation.SignatureIncorrectOrUnapproved", OutOfService::Signature),
+        ("FailedOperation.TemplateIncorrectOrUnapproved", OutOfService::Template),
+        ("FailedOperation.InsufficientBalanceInSmsPackage", OutOfService::Balance),
+        ("UnauthorizedOperation.ServiceSuspendDueToArrears", OutOfService::Balance),
+        ("UnauthorizedOperation.SdkAppIdIsDisabled", OutOfService::Account),
+        ("UnauthorizedOperation.SmsSdkAppIdVerifyFail", OutOfService::Credentials),
+        ("AuthFailure.SignatureFailure", OutOfService::Credentials),
+        ("AuthFailure.SecretIdNotFound", OutOfService::Credentials),
+        ("UnsupportedRegion", OutOfService::Region),
+    ] {
+        cases.push((200, status(code), all(why, code)));
+        cases.push((200, error(code), all(why, code)));
+    }
+    for code in ["LimitExceeded.PhoneNumberThirtySecondLimit", "InvalidParameterValue.IncorrectPhoneNumber"] {
+        cases.push((200, status(code), about(code)));
+    }
+    for code in ["InternalError.Timeout", "InternalError.SendAndRecvFail", "SomethingNew"] {
+        cases.push((200, status(code), unclear(code)));
+        cases.push((200, error(code), unclear(code)));
+    }
+    cases.push((200, "{}".to_owned(), unknown("sent an answer without a code")));
+    cases.push((200, "<html>".to_owned(), unknown("sent an answer without a code")));
+    cases.push((400, String::new(), refused("answered 400")));
+    cases.push((502, String::new(), unknown("answered 502")));
+    let cases: Vec<_> =
+        cases.iter().map(|(status, body, said)| (*status, body.as_str(), said.clone())).collect();
+    judged(|uri| tencent(uri, &path), &cases).await;
 }
 
 #[test]

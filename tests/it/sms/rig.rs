@@ -115,7 +115,7 @@ impl Rig {
         let limiter = Limiter::new(store, foundation.secrets.derive("throttle.subject"), &Entropy::Os);
         let parts = CodesDeps {
             limiter: limiter.clone(),
-            gateway: Arc::<CountingGateway>::clone(&self.gateway),
+            gateways: Gateways::from(Arc::<CountingGateway>::clone(&self.gateway) as Arc<dyn SmsGateway>),
             owners: Arc::<Book>::clone(&self.owners),
             audit: audit.clone(),
             site: None,

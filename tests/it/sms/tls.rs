@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gatehouse::sms::DeliveryResult;
+use gatehouse::sms::{DeliveryResult, OutOfService};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::gateways::{opened, send, some_id, try_open};
+use super::gateways::{opened, refused_all, send, some_id, try_open};
 use crate::support::authority::Authority;
 
 impl Authority {
@@ -74,7 +74,7 @@ async fn an_authority_of_ones_own_is_believed_where_it_is_named() {
 #[tokio::test]
 async fn a_stranger_is_told_nothing() {
     let authority = Authority::new();
-    let refused = DeliveryResult::Refused { reason: "the gateway cannot be reached".to_owned() };
+    let refused = refused_all(OutOfService::Unreachable, "cannot be reached");
     let (unknown, first) = authority.vouches_for("127.0.0.1", false).await;
     assert_eq!(delivery(&config(unknown)).await, refused, "an authority that nobody believes");
     assert_eq!(delivery(&Authority::new().config(unknown)).await, refused, "another authority");
