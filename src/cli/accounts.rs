@@ -61,7 +61,7 @@ pub async fn import(
     dry_run: bool,
 ) -> Result<(), CliFailure> {
     let sms = loaded.live.snapshot().sms.clone();
-    let phone = |text: &str| Phone::parse(text, &sms.default_region)?.allowed_in(&sms.countries);
+    let phone = |text: &str| Phone::parse(text, &sms.default_region)?.allowed_by(&sms);
     let input = open(path)?;
     let read = match source {
         None => ImportFile::read(input, phone),

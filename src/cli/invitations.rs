@@ -34,7 +34,7 @@ pub async fn create(loaded: &LoadedConfig, arguments: CreateArguments) -> Result
         return Err(CliFailure::unusable(format!("{option}: is that of one account; give one NAME")));
     }
     let sms = loaded.live.snapshot().sms.clone();
-    let phone = phone.map(|text| Phone::parse(&text, &sms.default_region)?.allowed_in(&sms.countries));
+    let phone = phone.map(|text| Phone::parse(&text, &sms.default_region)?.allowed_by(&sms));
     let phone = phone.transpose().map_err(|error| CliFailure::unusable(format!("--phone: {error}")))?;
     let profile = Profile::parse(email.as_deref(), false, name.as_deref());
     let profile =

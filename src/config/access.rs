@@ -133,7 +133,7 @@ fn network(section: &mut SectionReader<'_>, proxies: &[IpNet]) -> Option<AccessN
 
 fn pause(section: &mut SectionReader<'_>) -> Option<SmsPause> {
     const MISSING: &str = "is missing; write how the numbers begin: \"+86138\"";
-    let prefix = section.required("prefix", MISSING, prefix);
+    let prefix = section.required("prefix", MISSING, number_prefix);
     let (until, reason) = end_and_reason(section);
     Some(SmsPause { prefix: prefix?, until: until?, reason: reason? })
 }
@@ -170,7 +170,7 @@ fn reason(node: ValueNode) -> ParseResult<String> {
     }
 }
 
-fn prefix(node: ValueNode) -> ParseResult<String> {
+pub(super) fn number_prefix(node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
     let digits = text.strip_prefix('+').unwrap_or_default();
     if (1..=MOST_DIGITS).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit()) {

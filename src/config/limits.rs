@@ -204,6 +204,9 @@ limits! {
 /// The name of a refusal by the brake, next to the names of limits.
 pub const SMS_BRAKE: &str = "sms-brake";
 
+/// What an answer names if the country of a number, or a prefix that is listed, asks for a challenge.
+pub const SMS_COUNTRY: &str = "sms-country";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitSubject {
     Account,

@@ -45,7 +45,7 @@ pub use draft::{
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use factors::{FactorSettings, RequiredOf};
-pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
+pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, SMS_COUNTRY, is_custom_name};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use live_section::LiveSection;
 pub use oidc::{OidcSettings, SigningAlgorithm};
@@ -58,7 +58,7 @@ pub use sections::{
 };
 pub use settings::{Config, LiveSettings, Settings};
 pub use sms::{
-    AliyunSettings, Brake, GLOBAL_NETWORKS, GatewaySettings, GatewayTemplate, HttpGatewaySettings,
+    AliyunSettings, Brake, CountryMode, CountrySettings, GLOBAL_NETWORKS, GatewaySettings, GatewayTemplate, HttpGatewaySettings,
     HttpMethod, ListedGateway, SmsSettings, SmsTunables, TencentSettings, TwilioSettings,
 };
 pub(crate) use sms::{BodyKind, Placeholder, TemplatePiece};

@@ -1,6 +1,7 @@
 //! `[sms]`: the gateway and how it is reached (fixed until a restart), and to whom and for how long codes are sent
 //! (live).
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use rlibphonenumber::{PHONE_NUMBER_UTIL, Region};
 use strum::{EnumString, VariantNames};
 use url::Url;
 
+use super::access::number_prefix;
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, MOST_ENTRIES, ParseResult, SectionReader, WithinSection, section, subsection};
@@ -36,8 +38,43 @@ section! {
         /// How long the ledger keeps a message: at least the longest window of the brake, and at least as
         /// long as any limit on messages looks back, which is checked where both are known.
         retention: Duration = DAY * 90, duration(DAY * 7..=DAY * 3660);
+        /// No code goes to a number that begins so without a solved challenge.
+        challenge_prefixes: Vec<String> = Vec::new(), ListOf(number_prefix);
+        country: BTreeMap<String, CountrySettings> = BTreeMap::new(), WithinSection(by_country);
         brake: Brake = Brake::default(), WithinSection(subsection);
     }
+}
+
+/// `[sms.country.XX]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CountrySettings {
+    pub mode: CountryMode,
+}
+
+/// What becomes of requests for codes to numbers of a country.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CountryMode {
+    #[default]
+    Allow,
+    /// Each needs a solved challenge.
+    Challenge,
+    /// As if it were not one of `countries`.
+    Block,
+}
+
+fn by_country(
+    section: &mut SectionReader<'_>,
+    key: &'static str,
+) -> Option<BTreeMap<String, CountrySettings>> {
+    const MODES: [(&str, CountryMode); 3] =
+        [("allow", CountryMode::Allow), ("challenge", CountryMode::Challenge), ("block", CountryMode::Block)];
+    let code = |code: &str| {
+        if code == GLOBAL_NETWORKS || is_country(code) { Ok(()) } else { Err(not_a_country(code)) }
+    };
+    let read = |_: &str, inner: &mut SectionReader<'_>| CountrySettings {
+        mode: inner.value("mode", CountryMode::default(), word(&MODES)),
+    };
+    Some(section.section(key, |inner| inner.entries(MOST_ENTRIES, code, read).into_iter().collect()))
 }
 
 section! {

@@ -10,7 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::brake::BrakedPrefix;
 use super::message::{MessagePurpose, Purpose, TRY_AGAIN};
 use crate::clock::Micros;
-use crate::config::{LimitName, RegistrationMode, SMS_BRAKE};
+use crate::config::{LimitName, RegistrationMode, SMS_BRAKE, SMS_COUNTRY};
 use crate::denied::{ACCESS, BUSY};
 
 /// What may stand in the way of a request, in the order in which it is looked for. At the end the ledger looks for brakes
@@ -21,6 +21,8 @@ pub enum Obstacle {
     Paused(Duration),
     /// Everyone is challenged for that long.
     EveryoneChallenged(Duration),
+    /// The number's country, or a prefix that is listed, always asks for a challenge.
+    AlwaysChallenged,
     /// The prefix asks for a challenge, or is under a brake.
     Brake(BrakedPrefix),
     /// The windows are out of reach, or not rebuilt yet.
@@ -30,6 +32,9 @@ pub enum Obstacle {
     /// No more messages may be in flight, in all or for the requester.
     NoSlot,
 }
+
+/// What is told as the time after which to ask again without a challenge, where there is none.
+const ASK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
 /// What is known of a request when it meets something.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +99,9 @@ pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> SendDecision {
     match (met, purpose) {
         (Obstacle::Paused(_) | Obstacle::StoreOut, _) => SendDecision::Unavailable,
         (Obstacle::EveryoneChallenged(_), _) => challenged(path),
+        // No challenge can be shown there.
+        (Obstacle::AlwaysChallenged, Relayed(_)) => SendDecision::GoOn(path),
+        (Obstacle::AlwaysChallenged, _) => challenged(path),
         (Obstacle::Brake(braked), _) => match (braked.proven_before, purpose) {
             (None, _) => challenged(path),
             // It is short by that brake already, or by one that spares fewer numbers.
@@ -175,6 +183,7 @@ impl Obstacle {
     pub fn told(self) -> (Cow<'static, str>, usize, Duration) {
         match self {
             Self::Paused(left) | Self::EveryoneChallenged(left) => (ACCESS.into(), 0, left),
+            Self::AlwaysChallenged => (SMS_COUNTRY.into(), 0, ASK_AGAIN),
             Self::Brake(braked) => (SMS_BRAKE.into(), 0, braked.retry_after),
             Self::Limit(limit, refusal) => (limit.into(), refusal.rule, refusal.retry_after),
             Self::StoreOut | Self::NoSlot => (BUSY.into(), 0, TRY_AGAIN),
@@ -248,6 +257,7 @@ mod tests {
         match cell.split(['[', ']']).collect::<String>() {
             cell if cell.contains("paused") => vec![Obstacle::Paused(second)],
             cell if cell.contains("everyone") => vec![Obstacle::EveryoneChallenged(second)],
+            cell if cell.contains("always asks") => vec![Obstacle::AlwaysChallenged],
             cell if cell.contains("asks for a CAPTCHA") => vec![braked(None)],
             cell if cell.contains("under a brake") || cell.contains("under the brake") => {
                 vec![braked(Some(BRAKED))]
@@ -336,7 +346,7 @@ mod tests {
         let mut limits = on_messages();
         limits.sort();
         assert_eq!(blocking, limits, "a limit on messages is in no row");
-        assert_eq!(begun.len(), 6, "something that a request may meet is in no row");
+        assert_eq!(begun.len(), 7, "something that a request may meet is in no row");
         assert!(walked > 300, "{walked}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::GLOBAL_NETWORKS;
+use crate::config::{CountryMode, GLOBAL_NETWORKS, SmsTunables};
 use crate::typed;
 use rlibphonenumber::{PHONE_NUMBER_UTIL, PhoneNumber, PhoneNumberFormat, PhoneNumberType, Region};
 
@@ -140,6 +140,29 @@ impl Phone {
             (country, listed) => country.as_ref().is_some_and(|country| listed.contains(country)),
         };
         if allowed { Ok(self) } else { Err(PhoneError::CountryNotAllowed) }
+    }
+
+    /// Refuses a number to which no codes are sent.
+    pub fn allowed_by(self, sms: &SmsTunables) -> Result<Self, PhoneError> {
+        let phone = self.allowed_in(&sms.countries)?;
+        match phone.country_mode(sms) {
+            CountryMode::Allow | CountryMode::Challenge => Ok(phone),
+            CountryMode::Block => Err(PhoneError::CountryNotAllowed),
+        }
+    }
+
+    /// Whether no code goes there without a solved challenge.
+    pub fn is_challenged(&self, sms: &SmsTunables) -> bool {
+        let listed = |number: &str| sms.challenge_prefixes.iter().any(|prefix| number.starts_with(prefix));
+        self.numbers().any(|number| listed(&number)) || self.country_mode(sms) == CountryMode::Challenge
+    }
+
+    fn country_mode(&self, sms: &SmsTunables) -> CountryMode {
+        if sms.country.is_empty() {
+            return CountryMode::Allow;
+        }
+        let settings = self.country().and_then(|country| sms.country.get(&country).copied());
+        settings.unwrap_or_default().mode
     }
 
     /// The dialling prefix that its subject shares with 9,999 neighbours: all but the last four digits.

@@ -140,10 +140,11 @@ impl InTurn {
         let Self { mut job, held } = self;
         let codes = job.codes.clone();
         job.message.solved = solved;
-        let everyone = live.access.challenges_everyone(codes.0.clock.now());
+        let everyone = live.access.challenges_everyone(codes.0.clock.now()).map(Obstacle::EveryoneChallenged);
+        let always = job.message.phone.is_challenged(&live.sms).then_some(Obstacle::AlwaysChallenged);
         let task = async move {
             let job = Arc::<SendJob>::from(job);
-            let answer = job.run(everyone.map(Obstacle::EveryoneChallenged)).await?;
+            let answer = job.run(everyone.into_iter().chain(always)).await?;
             job.record(&answer);
             // The next request with this name sees the outcome.
             drop(held);
@@ -212,10 +213,13 @@ impl SendJob {
     }
 
     /// Makes attempts until the message is handed over, or until the request is refused for what it meets.
-    async fn run(self: &Arc<Self>, everyone: Option<Obstacle>) -> Result<SendAnswer, DbError> {
+    async fn run(
+        self: &Arc<Self>,
+        set: impl Iterator<Item = Obstacle>,
+    ) -> Result<SendAnswer, DbError> {
         self.free_name().await?;
         let mut path = self.first;
-        for known in [everyone, self.remembered_brake()].into_iter().flatten() {
+        for known in set.chain(self.remembered_brake()) {
             match self.decide(path, known) {
                 Continue(on) => path = on,
                 // A repeated request still learns its outcome.

@@ -254,7 +254,7 @@ pub async fn api_create(
         return Err(Problem::invalid(&errors));
     };
     let sms = &admin.services.live.snapshot().sms;
-    let phone = phone.map(|text| Phone::parse(&text, &sms.default_region)?.allowed_in(&sms.countries));
+    let phone = phone.map(|text| Phone::parse(&text, &sms.default_region)?.allowed_by(sms));
     let row = row(login, phone.transpose()?, profile);
     // With the token somebody could come into what is open to that name.
     if admin.token().is_some() && is_reserved(&admin.services.live.snapshot(), &row.login) {

@@ -233,7 +233,7 @@ fn credentials<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
 
 /// A mobile number of a country that codes are sent to.
 pub fn parse_phone(live: &LiveSettings, typed: &str) -> Result<Phone, PhoneError> {
-    Phone::parse(typed, &live.sms.default_region)?.allowed_in(&live.sms.countries)
+    Phone::parse(typed, &live.sms.default_region)?.allowed_by(&live.sms)
 }
 
 #[cfg(test)]
