@@ -26,6 +26,7 @@ use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadRes
 use gatehouse::db::ConnectError;
 use gatehouse::gate::ProxyFile;
 use gatehouse::login::BreachedList;
+use gatehouse::origins;
 use gatehouse::secret::KeyStep;
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use strum::VariantArray as _;
@@ -365,6 +366,10 @@ fn check_config(loaded: &LoadedConfig, file: &Path) -> Result<(), CliFailure> {
     }
     let list = BreachedList::read(&loaded.live.snapshot().login);
     list.map_err(|reason| CliFailure::unusable(format!("login.breached: {reason}")))?;
+    for (source, path) in loaded.live.snapshot().origins.files() {
+        origins::read(&source, &path)
+            .map_err(|reason| CliFailure::unusable(format!("{source}: {reason}")))?;
+    }
     let missing =
         if file.exists() { "" } else { "there is no such file; the defaults and variables are in force: " };
     tell!("{}: {missing}ok", file.display());

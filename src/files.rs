@@ -1,8 +1,8 @@
-//! Files: how many may be open at once, and how to open one without blocking.
+//! Files: how many may be open at once, how to open one without blocking, and whether one has changed.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Assumed if the system does not say: the lowest limit with which Linux starts a process.
@@ -37,6 +37,24 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     only_regular(file.metadata()?.file_type())?;
     Ok(file)
+}
+
+/// What changes with a file's content or with who may read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    bytes: u64,
+    modified: (i64, i64),
+    changed: i64,
+    inode: u64,
+}
+
+impl FileState {
+    /// None if there is no such file, which whoever reads it tells.
+    pub fn of(path: &Path) -> Option<Self> {
+        let file = path.metadata().ok()?;
+        let modified = (file.mtime(), file.mtime_nsec());
+        Some(Self { bytes: file.len(), modified, changed: file.ctime(), inode: file.ino() })
+    }
 }
 
 fn only_regular(found: FileType) -> io::Result<()> {

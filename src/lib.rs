@@ -37,6 +37,7 @@ mod https;
 pub mod login;
 pub mod lookup;
 pub mod oidc;
+pub mod origins;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod outage;

@@ -18,7 +18,7 @@ use crate::accounts::ProgramScope::{Guard, Relay, Verify};
 use crate::audit::Action;
 use crate::web::console::{
     access as console_access, accounts, apps, confirm, event_search, events, factors, find, invitations,
-    limits, lookup, messages, overview, tokens,
+    limits, lookup, messages, origins, overview, tokens,
 };
 use crate::web::http::extract::{self, BODY_LIMIT};
 use crate::web::http::headers::{self, SecurityHeaders};
@@ -257,6 +257,7 @@ fn admin_calls() -> Vec<Row> {
         call!(SAVE_LIMITS, limits::history::api_rollback),
         call!(READ_ACCESS, console_access::api_show),
         call!(SAVE_ACCESS, console_access::api_save),
+        call!(READ_ACCESS, origins::api_show),
         call!(READ_APPS, apps::api_show),
         call!(SAVE_APPS, apps::api_save),
         call!(TRY_APPS, apps::api_preview),

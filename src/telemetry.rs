@@ -43,7 +43,7 @@ const COUNTERS: [(&str, &str); 20] = [
     ),
     (
         "gatehouse_denied_requests_total",
-        "Requests that were refused because [access] deny names their network",
+        "Requests that were refused because [access] deny names their network or its origin",
     ),
     ("gatehouse_disabled_passwords_total", "Passwords disabled after wrong ones in a row, and what followed"),
     ("gatehouse_http_requests_total", "Requests that were answered, by route and class of status"),
@@ -67,10 +67,11 @@ const COUNTERS: [(&str, &str); 20] = [
     ("gatehouse_webhook_attempts_total", "Attempts to deliver a webhook, by result"),
 ];
 
-const GAUGES: [(&str, &str); 10] = [
+const GAUGES: [(&str, &str); 11] = [
     ("gatehouse_breached_file_up", "0 if the list of lost passwords that is named cannot be read"),
     ("gatehouse_connections", "Open connections"),
     ("gatehouse_database_up", "1 if the database answered and accepted writes when last checked"),
+    ("gatehouse_origin_files_up", "0 if a file that [origins] names cannot be read"),
     ("gatehouse_otlp_up", "1 if the OTLP receiver accepted the last export of the signal"),
     ("gatehouse_password_queue_depth", "Passwords that wait to be hashed, by lane"),
     (

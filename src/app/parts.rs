@@ -187,8 +187,13 @@ impl SharedParts {
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let breached = BreachedList::default();
         let (list, login) = (breached.clone(), live.snapshot().login.clone());
+        let (origins, files) = (live.origins().clone(), live.snapshot().origins.files());
+        let read = move || {
+            list.follow(&login);
+            origins.follow(&files);
+        };
         // A file that cannot be read must not keep people from signing in: the overview and the log say so.
-        let _ = tokio::task::spawn_blocking(move || list.follow(&login)).await;
+        let _ = tokio::task::spawn_blocking(read).await;
         let hasher =
             PasswordHasher::new(settings.password, breached, secrets, clock.clone(), entropy.clone())
                 .map_err(StartError::Hash)?;
@@ -280,7 +285,7 @@ impl SharedParts {
             live: live.clone(),
             tuning: self.tuning,
             audit: audit.clone(),
-            attacks: AttackWatch::new(audit.clone()),
+            attacks: AttackWatch::new(audit.clone()).telling(live.origins().clone()),
             sign_in: SignInService::new(guard.clone(), accounts.clone(), hasher.clone(), &foundation.entropy),
             policy: AuthPolicy::new(foundation, self.attempts.clone(), base.shared()),
             attempts: self.attempts,

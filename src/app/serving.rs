@@ -57,6 +57,7 @@ impl Application {
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
         background.spawn(follow_breached(services.clone(), stopper.stop()));
+        background.spawn(follow_origins(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
         background.spawn(keep_token_keys(services.clone(), stopper.stop()));
         background.spawn(Arc::new(logouts).run(stopper.stop()));
@@ -183,8 +184,8 @@ const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks for SMS gateways that may be asked whether they are back.
 const GATEWAYS_EVERY: Duration = Duration::from_secs(5);
 
-/// Between two looks at the list of lost passwords.
-const BREACHED_EVERY: Duration = Duration::from_secs(2);
+/// Between two looks at the list of lost passwords, and at the files of origins.
+const FILES_EVERY: Duration = Duration::from_secs(2);
 
 /// Drops what has expired in memory.
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
@@ -256,9 +257,17 @@ pub(super) async fn follow_imported(services: Data<Services>, mut stop: StopSign
 
 /// Notices that `[login]` names another list of lost passwords, or that its file was replaced.
 pub(super) async fn follow_breached(services: Data<Services>, mut stop: StopSignal) {
-    while stop.pause(BREACHED_EVERY).await {
+    while stop.pause(FILES_EVERY).await {
         let (list, login) = (services.hasher.breached().clone(), services.live.snapshot().login.clone());
         let _ = tokio::task::spawn_blocking(move || list.follow(&login)).await;
+    }
+}
+
+/// Notices that `[origins]` names other files, or that one was replaced.
+pub(super) async fn follow_origins(services: Data<Services>, mut stop: StopSignal) {
+    while stop.pause(FILES_EVERY).await {
+        let (origins, files) = (services.live.origins().clone(), services.live.snapshot().origins.files());
+        let _ = tokio::task::spawn_blocking(move || origins.follow(&files)).await;
     }
 }
 

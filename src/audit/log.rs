@@ -214,6 +214,28 @@ impl EventLog {
         Ok(span.filled(self.rows(sql, EventCursor::NEWEST, CHART_ROWS, &texts).await?))
     }
 
+    /// How often each network (a /24, of IPv6 a /48) took part since then, among the newest 50,000 rows of an action that
+    /// ended so: in any way if `outcomes` is empty, in any realm if that is.
+    pub async fn networks(
+        &self,
+        (action, outcomes): (Action, &[Outcome]),
+        realm: &str,
+        since: Micros,
+    ) -> Result<Vec<(String, i64)>, DbError> {
+        // `||` keeps SQLite from the index of outcomes.
+        let ended = match outcomes {
+            [] => String::new(),
+            outcomes => format!(" AND (outcome || '') IN ('{}')", of(outcomes).join("', '")),
+        };
+        let sql = format!(
+            "SELECT address_mask, CAST(SUM(count) AS BIGINT) FROM (SELECT COALESCE(address_mask, '') AS address_mask,
+            count FROM events WHERE action = $1 AND at >= $2 AND ($3 = '' OR name = $3){ended}
+            ORDER BY at DESC, id DESC LIMIT $4) AS newest GROUP BY address_mask"
+        );
+        Ok(on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(action.into_str()).bind(since.0)
+            .bind(realm).bind(CHART_ROWS).fetch_all(pool).await)?)
+    }
+
     /// The newest events of one subject.
     pub async fn by_subject(
         &self,

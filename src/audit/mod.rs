@@ -28,7 +28,9 @@ use crate::secret::SubKey;
 use crate::stop::StopSignal;
 
 pub use crate::config::AuditSettings as Settings;
-pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch, recent_length};
+pub use attack::{
+    AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch, OriginShare, recent_length,
+};
 use episodes::EpisodeTable;
 pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,

@@ -2,6 +2,7 @@
 //! with ended ones stays valid. It is configuration, so no outage turns any of it off.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -14,15 +15,17 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 use utoipa::ToSchema;
 
 use super::document::ValueNode;
+use super::origins::OriginList;
 use super::reader::{ParseResult, SectionReader};
 use super::values::{half_covered, if_any, unmapped};
 use crate::clock::Micros;
+use crate::origins::{OriginKey, Origins};
 use crate::unseen::is_seen_whole;
 
 /// The contents of `[access]`, with entries that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessSettings {
-    pub deny: Vec<AccessNetwork>,
+    pub deny: Vec<AccessDenial>,
     /// Networks for which the limits of addresses and networks are ten times as high.
     pub allow: Vec<AccessNetwork>,
     /// Until then nobody goes on without a solved CAPTCHA, except known devices at their own account.
@@ -30,7 +33,24 @@ pub struct AccessSettings {
     pub pause_sms: Vec<SmsPause>,
 }
 
-// A network that is refused or exempt, until when and why; its comments are part of the API's description.
+/// Who is refused, until when and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AccessDenial {
+    #[serde(flatten)]
+    pub subject: DeniedSubject,
+    #[serde(serialize_with = "as_moment")]
+    pub until: Micros,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeniedSubject {
+    Network(IpNet),
+    Origin(OriginKey),
+}
+
+// A network that is exempt, until when and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AccessNetwork {
     /// A CIDR or one address. Not wider than an IPv4 /8 or an IPv6 /19, and no trusted proxy.
@@ -60,10 +80,9 @@ pub(super) const KEYS: [&str; 4] = ["deny", "allow", "challenge_everyone_until",
 impl AccessSettings {
     #[must_use]
     pub fn in_force(&self, now: Micros) -> Self {
-        let networks = |all: &[AccessNetwork]| all.iter().filter(|it| now < it.until).cloned().collect();
         Self {
-            deny: networks(&self.deny),
-            allow: networks(&self.allow),
+            deny: self.deny.iter().filter(|it| now < it.until).cloned().collect(),
+            allow: self.allow.iter().filter(|it| now < it.until).cloned().collect(),
             challenge_everyone_until: self.challenge_everyone_until.filter(|until| now < *until),
             pause_sms: self.pause_sms.iter().filter(|it| now < it.until).cloned().collect(),
         }
@@ -97,8 +116,13 @@ const LONGEST_REASON: usize = 200;
 const MOST_DIGITS: usize = 15;
 
 impl AccessSettings {
-    /// `proxies` are the trusted ones: an entry that covers one of them would be about everybody behind it.
-    pub(super) fn read(section: &mut SectionReader<'_>, proxies: &[IpNet]) -> Self {
+    /// `proxies` are the trusted ones: an entry that covers one of them would be about everybody behind it. `lists` are
+    /// those of `[origins]`, if that is known.
+    pub(super) fn read(
+        section: &mut SectionReader<'_>,
+        proxies: &[IpNet],
+        lists: Option<&[OriginList]>,
+    ) -> Self {
         let allow = entries(section, "allow", |inner| network(inner, proxies));
         let exempt: Vec<IpNet> = allow.iter().map(|entry: &AccessNetwork| entry.network).collect();
         if let Some(family) = half_covered(&exempt) {
@@ -107,7 +131,7 @@ impl AccessSettings {
             section.refuse_key("allow", reason);
         }
         Self {
-            deny: entries(section, "deny", |inner| network(inner, proxies)),
+            deny: entries(section, "deny", |inner| denial(inner, proxies, lists)),
             allow,
             challenge_everyone_until: section.value("challenge_everyone_until", None, if_any(end)),
             pause_sms: entries(section, "pause_sms", pause),
@@ -123,8 +147,48 @@ fn entries<'p, T>(
     section.tables(key, MOST_ENTRIES, read).unwrap_or_default().into_iter().flatten().collect()
 }
 
+fn denial(
+    section: &mut SectionReader<'_>,
+    proxies: &[IpNet],
+    lists: Option<&[OriginList]>,
+) -> Option<AccessDenial> {
+    const MISSING: &str = "is missing; write a network: \"203.0.113.0/24\", or an origin: \"asn:64496\"";
+    const BOTH: &str = "stands beside a network; write an entry for each";
+    let origin = section.optional("origin", |node| parse_origin(node, lists));
+    let subject = if section.has("origin") {
+        if section.optional("network", |node| parse_network(node, proxies)).is_some() {
+            section.refuse_key("origin", BOTH);
+        }
+        origin.map(DeniedSubject::Origin)
+    } else {
+        section.required("network", MISSING, |node| parse_network(node, proxies)).map(DeniedSubject::Network)
+    };
+    let (until, reason) = end_and_reason(section);
+    Some(AccessDenial { subject: subject?, until: until?, reason: reason? })
+}
+
+fn parse_origin(node: ValueNode, lists: Option<&[OriginList]>) -> ParseResult<OriginKey> {
+    let key: OriginKey = node.text()?.parse()?;
+    match (&key, lists) {
+        (OriginKey::List(name), Some(lists)) if lists.iter().all(|list| *list.name != **name) => {
+            Err(format!(
+                "{key} names no list of origins.lists; add it there, or write the name of one that is there"
+            ))
+        }
+        _ => Ok(key),
+    }
+}
+
 fn network(section: &mut SectionReader<'_>, proxies: &[IpNet]) -> Option<AccessNetwork> {
     const MISSING: &str = "is missing; write a network: \"203.0.113.0/24\"";
+    const TOO_COARSE: &str = "is for deny alone: files of origins are not exact enough to lift limits by them; write the networks that you know";
+    if section.has("origin") {
+        section.skip("origin");
+        section.refuse_key("origin", TOO_COARSE);
+        section.optional("network", |node| parse_network(node, proxies));
+        end_and_reason(section);
+        return None;
+    }
     // All are read before the first failure ends it, so that every mistake is reported.
     let network = section.required("network", MISSING, |node| parse_network(node, proxies));
     let (until, reason) = end_and_reason(section);
@@ -231,15 +295,15 @@ struct NetworkTable {
 }
 
 impl NetworkTable {
-    pub fn of(networks: &[AccessNetwork]) -> Self {
+    fn of(networks: impl Iterator<Item = (IpNet, Micros)>) -> Self {
         let mut table = Self::default();
-        for AccessNetwork { network, until, .. } in networks {
+        for (network, until) in networks {
             let lengths = if network.addr().is_ipv4() { &mut table.v4 } else { &mut table.v6 };
             if !lengths.contains(&network.prefix_len()) {
                 lengths.push(network.prefix_len());
             }
-            let end = table.ends.entry(*network).or_insert(*until);
-            *end = (*end).max(*until);
+            let end = table.ends.entry(network).or_insert(until);
+            *end = (*end).max(until);
         }
         table
     }
@@ -253,17 +317,55 @@ impl NetworkTable {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Origins that are refused, and when each entry ends.
+#[derive(Debug, Clone, Default)]
+struct OriginTable {
+    ends: HashMap<OriginKey, Micros>,
+    /// When all have ended.
+    last: Micros,
+    origins: Origins,
+}
+
+impl OriginTable {
+    fn of(entries: impl Iterator<Item = (OriginKey, Micros)>) -> Self {
+        let mut table = Self { last: Micros(i64::MIN), ..Self::default() };
+        for (key, until) in entries {
+            table.last = table.last.max(until);
+            let end = table.ends.entry(key).or_insert(until);
+            *end = (*end).max(until);
+        }
+        table
+    }
+
+    fn contains(&self, address: IpAddr, now: Micros) -> bool {
+        // Nothing is looked up unless an entry is in force.
+        let in_force = |key| self.ends.get(&key).is_some_and(|until| now < *until);
+        now < self.last && self.origins.in_use().of_address(address).any(in_force)
+    }
+}
+
+#[derive(Debug, Clone, Default)]
 pub struct AccessRules {
     settings: AccessSettings,
     denied: NetworkTable,
+    denied_origins: OriginTable,
     allowed: NetworkTable,
+}
+
+/// The rest follows from the settings.
+impl PartialEq for AccessRules {
+    fn eq(&self, other: &Self) -> bool {
+        self.settings == other.settings
+    }
 }
 
 impl From<AccessSettings> for AccessRules {
     fn from(settings: AccessSettings) -> Self {
-        let (denied, allowed) = (NetworkTable::of(&settings.deny), NetworkTable::of(&settings.allow));
-        Self { settings, denied, allowed }
+        let networks = settings.deny.iter().filter_map(|it| Some((it.network()?, it.until)));
+        let origins = settings.deny.iter().filter_map(|it| Some((it.origin()?.clone(), it.until)));
+        let allowed = settings.allow.iter().map(|it| (it.network, it.until));
+        let (denied, denied_origins) = (NetworkTable::of(networks), OriginTable::of(origins));
+        Self { denied, denied_origins, allowed: NetworkTable::of(allowed), settings }
     }
 }
 
@@ -273,9 +375,26 @@ impl AccessRules {
         &self.settings
     }
 
-    /// Whether a client is refused: by its address, or by the IPv4 address inside that.
+    /// With the files that tell origins. Until then, nobody is refused by origin.
+    pub(super) fn telling(mut self, origins: Origins) -> Self {
+        self.denied_origins.origins = origins;
+        self
+    }
+
+    /// Whether a client is refused: by its address or the origin of that, or by the IPv4 address inside.
     pub fn is_denied(&self, client: ClientAddress, now: Micros) -> bool {
-        self.denied.contains(client.ip(), now) || self.denied.contains(client.counted_ip(), now)
+        let is_denied = |ip| self.denied.contains(ip, now) || self.denied_origins.contains(ip, now);
+        let (sent, counted) = (client.ip(), client.counted_ip());
+        is_denied(sent) || (counted != sent && is_denied(counted))
+    }
+
+    /// Entries in force that refuse nobody, because no file in use tells them.
+    pub fn idle_origins(&self, now: Micros) -> Vec<String> {
+        let (files, table) = (self.denied_origins.origins.in_use(), &self.denied_origins.ends);
+        let idle = table.iter().filter(|(key, until)| now < **until && !files.knows(key));
+        let mut idle: Vec<_> = idle.map(|(key, _)| key.to_string()).collect();
+        idle.sort();
+        idle
     }
 
     /// Whether the limits of addresses and networks are lifted for it, as it was sent. An address that is refused, too, stays
@@ -303,6 +422,44 @@ pub fn moment_text(at: Micros) -> String {
 
 fn as_moment<S: Serializer>(at: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&moment_text(*at))
+}
+
+impl AccessDenial {
+    pub const fn network(&self) -> Option<IpNet> {
+        if let DeniedSubject::Network(network) = &self.subject { Some(*network) } else { None }
+    }
+
+    pub const fn origin(&self) -> Option<&OriginKey> {
+        if let DeniedSubject::Origin(key) = &self.subject { Some(key) } else { None }
+    }
+
+    /// The entry as it stands in a line of [`AccessSettings::toml`].
+    pub fn line(&self) -> String {
+        self.table().to_string()
+    }
+
+    fn table(&self) -> InlineTable {
+        line(&self.subject.to_string(), self.subject.key(), self.until, &self.reason)
+    }
+}
+
+impl DeniedSubject {
+    /// By which an entry names it.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::Network(_) => "network",
+            Self::Origin(_) => "origin",
+        }
+    }
+}
+
+impl fmt::Display for DeniedSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) => network.fmt(f),
+            Self::Origin(key) => key.fmt(f),
+        }
+    }
 }
 
 impl AccessNetwork {
@@ -357,7 +514,7 @@ impl AccessSettings {
     /// What a key of the section is set to; None if to nothing.
     pub(super) fn value(&self, key: &str) -> Option<Value> {
         match key {
-            "deny" => list(self.deny.iter().map(AccessNetwork::table)),
+            "deny" => list(self.deny.iter().map(AccessDenial::table)),
             "allow" => list(self.allow.iter().map(AccessNetwork::table)),
             "pause_sms" => list(self.pause_sms.iter().map(SmsPause::table)),
             _ => self.challenge_everyone_until.map(|until| moment_text(until).into()),
@@ -391,11 +548,12 @@ mod tests {
     const NOW: Micros = Micros(1_000_000_000);
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn entry(network: &str, until: Micros) -> AccessNetwork {
-        AccessNetwork { network: network.parse().unwrap(), until, reason: "an attack".to_owned() }
+    fn entry(network: &str, until: Micros) -> AccessDenial {
+        let subject = DeniedSubject::Network(network.parse().unwrap());
+        AccessDenial { subject, until, reason: "an attack".to_owned() }
     }
 
-    fn rules(deny: Vec<AccessNetwork>) -> AccessRules {
+    fn rules(deny: Vec<AccessDenial>) -> AccessRules {
         AccessSettings { deny, ..AccessSettings::default() }.into()
     }
 
@@ -437,8 +595,8 @@ mod tests {
             let v6 = |bits: u128| IpAddr::from((0x2001_0db8_u128 << 96 | bits << 60).to_be_bytes());
             let narrow = networks.iter().map(|(bits, length, end)| (v4(*bits), *length, *end));
             let wide = wide.iter().map(|(bits, length, end)| (v6(*bits), *length, *end));
-            let of = |(address, length, end): (IpAddr, u8, i64)| AccessNetwork {
-                network: IpNet::new(address, length).unwrap().trunc(),
+            let of = |(address, length, end): (IpAddr, u8, i64)| AccessDenial {
+                subject: DeniedSubject::Network(IpNet::new(address, length).unwrap().trunc()),
                 until: Micros(end),
                 reason: "r".to_owned(),
             };
@@ -446,7 +604,7 @@ mod tests {
             let rules = rules(all.clone());
             for address in [v4(address), v6(u128::from(address))] {
                 for now in 0..3 {
-                    let naive = all.iter().any(|it| it.network.contains(&address) && now < it.until.0);
+                    let naive = all.iter().any(|it| it.network().unwrap().contains(&address) && now < it.until.0);
                     proptest::prop_assert_eq!(rules.is_denied(client(address), Micros(now)), naive);
                 }
             }

@@ -28,6 +28,7 @@ use super::live_section::LiveSection;
 use super::sections::Server;
 use super::settings::{Config, LiveSettings};
 use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
+use crate::origins::Origins;
 
 pub use access::AccessSaver;
 pub use splice::limits_toml;
@@ -95,6 +96,7 @@ pub(super) struct EditBase<'a> {
     pub source: &'a ConfigSource,
     pub document: &'a str,
     pub access: &'a AccessSettings,
+    pub origins: &'a Origins,
     /// Our own URL, whose host no application can have.
     pub public_url: &'a Url,
 }
@@ -234,9 +236,13 @@ impl LiveSection {
     fn toml(self, document: &DocumentMut) -> String {
         match self {
             Self::Limits | Self::Access | Self::Apps => splice::section_toml(document, self.name()),
-            Self::Factors | Self::Brand | Self::Login | Self::Registration | Self::Captcha | Self::Sms => {
-                splice::keys_toml(document, self.name(), self.keys())
-            }
+            Self::Factors
+            | Self::Brand
+            | Self::Login
+            | Self::Origins
+            | Self::Registration
+            | Self::Captcha
+            | Self::Sms => splice::keys_toml(document, self.name(), self.keys()),
         }
     }
 
@@ -265,14 +271,14 @@ impl ReadEdit {
                 section(LiveSection::Apps, &Draft::Toml(apps.map_err(|error| vec![error])?))
             }
             Edit::Access(draft, saver) => {
-                section(LiveSection::Access, &Draft::Json(draft.clone()))?.kept(base.access, saver)
+                section(LiveSection::Access, &Draft::Json(draft.clone()))?.kept(base, saver)
             }
             Edit::Restored(of, toml, saver) => {
                 let mut edit = section(*of, &Draft::Toml(toml.clone()))?;
                 edit.but_overridden = true;
                 if *of == LiveSection::Access {
                     edit.draft.access = edit.draft.access.settings().in_force(saver.now).into();
-                    edit = edit.kept(base.access, saver)?;
+                    edit = edit.kept(base, saver)?;
                 }
                 Ok(edit)
             }
@@ -304,8 +310,8 @@ impl ReadEdit {
     }
 
     /// `[access]` without what has ended.
-    fn kept(self, current: &AccessSettings, saver: &AccessSaver) -> Result<Self, Vec<DraftError>> {
-        let access = access::kept(self.draft.access.settings(), current, saver)?.into();
+    fn kept(self, base: &EditBase<'_>, saver: &AccessSaver) -> Result<Self, Vec<DraftError>> {
+        let access = access::kept(self.draft.access.settings(), base, saver)?.into();
         let kept = Box::new(LiveSettings { access, ..LiveSettings::default() });
         Ok(Self { kept: Some(kept), ..self })
     }

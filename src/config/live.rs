@@ -17,6 +17,7 @@ use super::sections::Server;
 use super::settings::{LiveSettings, Settings};
 use super::source::{self, BackendRead, CheckedDocument, ConfigSource, Fingerprint};
 use crate::clock::Micros;
+use crate::origins::Origins;
 
 /// The configuration in force. Clones share it.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ struct LiveShared {
     public_url: Url,
     backend: BackendKind,
     backend_down: Mutex<Option<String>>,
+    /// Where addresses come from, as the files in `[origins]` tell it.
+    origins: Origins,
     control: OnceLock<WatchControl>,
     /// Notifies those who wait for a change; holds the version.
     changed: watch::Sender<u64>,
@@ -59,10 +62,12 @@ impl InForceConfig {
 
     fn new(
         mut live: LiveSettings,
+        origins: &Origins,
         version: u64,
         fingerprint: Option<Fingerprint>,
         document: Arc<str>,
     ) -> Self {
+        live.access = live.access.telling(origins.clone());
         let mut exempt = None;
         if !live.access.settings().allow.is_empty() {
             let lifted = live.limits.lifted();
@@ -83,19 +88,22 @@ pub struct RefusedChange {
 impl LiveHandle {
     pub(super) fn new(checked: CheckedDocument, source: ConfigSource, backend: BackendKind) -> Self {
         let CheckedDocument { config, fingerprint, document } = checked;
-        let in_force = InForceConfig::new(config.live, 1, Some(fingerprint), document);
-        Self::starting(in_force, config.settings.server.public_url, source, backend)
+        let origins = Origins::default();
+        let in_force = InForceConfig::new(config.live, &origins, 1, Some(fingerprint), document);
+        Self::starting(in_force, origins, config.settings.server.public_url, source, backend)
     }
 
     /// A configuration that is never reloaded, for tests and users of the library.
     pub fn fixed(live: LiveSettings) -> Self {
         let nowhere = ConfigSource::optional(Path::new("configuration"), Vec::new());
-        let in_force = InForceConfig::new(live, 1, None, Arc::from(""));
-        Self::starting(in_force, Server::default().public_url, nowhere, BackendKind::File)
+        let origins = Origins::default();
+        let in_force = InForceConfig::new(live, &origins, 1, None, Arc::from(""));
+        Self::starting(in_force, origins, Server::default().public_url, nowhere, BackendKind::File)
     }
 
     fn starting(
         in_force: InForceConfig,
+        origins: Origins,
         public_url: Url,
         source: ConfigSource,
         backend: BackendKind,
@@ -107,6 +115,7 @@ impl LiveHandle {
             public_url,
             backend,
             backend_down: Mutex::new(None),
+            origins,
             control: OnceLock::new(),
             changed: watch::Sender::new(1),
         }))
@@ -150,6 +159,11 @@ impl LiveHandle {
         self.0.backend_down.lock().clone()
     }
 
+    /// Where addresses come from. Whoever has it follows the files that the settings name.
+    pub fn origins(&self) -> &Origins {
+        &self.0.origins
+    }
+
     pub(super) fn source(&self) -> &ConfigSource {
         &self.0.source
     }
@@ -167,8 +181,8 @@ impl LiveHandle {
 
     pub(super) fn check_in(&self, document: &str, edit: Edit) -> Result<CheckedEdit, SaveError> {
         let (live, public_url) = (self.snapshot(), &self.0.public_url);
-        let access = live.access.settings();
-        CheckedEdit::new(edit, &EditBase { source: &self.0.source, document, access, public_url })
+        let (access, origins) = (live.access.settings(), &self.0.origins);
+        CheckedEdit::new(edit, &EditBase { source: &self.0.source, document, access, origins, public_url })
     }
 
     /// Saves edits; `None` if no backend is watched.
@@ -189,7 +203,8 @@ impl LiveHandle {
     /// Puts `live` in force; returns its version. Only the watcher's thread calls it.
     pub(super) fn replace(&self, live: LiveSettings, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
         let version = self.version() + 1;
-        self.0.in_force.store(Arc::new(InForceConfig::new(live, version, Some(fingerprint), document)));
+        let in_force = InForceConfig::new(live, &self.0.origins, version, Some(fingerprint), document);
+        self.0.in_force.store(Arc::new(in_force));
         self.note(None);
         version
     }

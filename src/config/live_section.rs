@@ -13,6 +13,7 @@ use super::document::{ConfigTable, ConfigValue, TableEntry};
 use super::error::{ConfigError, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
+use super::origins::OriginSettings;
 use super::reader::{self, ProblemList, SectionTable};
 use super::sections::{CaptchaTunables, LoginTunables, RegistrationSettings};
 use super::settings::LiveSettings;
@@ -28,6 +29,7 @@ pub enum LiveSection {
     Factors,
     Brand,
     Login,
+    Origins,
     Registration,
     /// Only some keys of it are live.
     Captcha,
@@ -50,7 +52,7 @@ impl LiveSection {
             Self::Captcha => CaptchaTunables::KEYS,
             Self::Sms => SmsTunables::KEYS,
             Self::Limits | Self::Access | Self::Apps | Self::Factors => &[],
-            Self::Brand | Self::Login | Self::Registration => &[],
+            Self::Brand | Self::Login | Self::Origins | Self::Registration => &[],
         }
     }
 
@@ -63,6 +65,7 @@ impl LiveSection {
             Self::Factors => "write it as a [factors] table",
             Self::Brand => "write it as a [brand] table",
             Self::Login => "write it as a [login] table",
+            Self::Origins => "write it as an [origins] table",
             Self::Registration => "write it as a [registration] table",
             Self::Captcha => "write it as a [captcha] table",
             Self::Sms => "write it as an [sms] table",
@@ -79,15 +82,16 @@ impl LiveSection {
         let (problems, mut live) = (ProblemList::default(), LiveSettings::default());
         reader::read(root, &problems, |root| match self {
             Self::Limits => live.limits = root.section(self.name(), Limits::read),
-            // Trusted proxies are those of the document that a draft is written into.
+            // Trusted proxies and lists are those of the document that a draft is written into.
             Self::Access => {
-                let read = |section: &mut _| AccessSettings::read(section, &[]);
+                let read = |section: &mut _| AccessSettings::read(section, &[], None);
                 live.access = root.section(self.name(), read).into();
             }
             Self::Apps => live.apps = apps::read(root, public_url),
             Self::Factors => live.factors = Arc::new(root.table()),
             Self::Brand => live.brand = Arc::new(root.table()),
             Self::Login => live.login = root.table(),
+            Self::Origins => live.origins = root.table(),
             Self::Registration => live.registration = root.table(),
             Self::Captcha => live.captcha = root.table(),
             Self::Sms => live.sms = root.table(),
@@ -136,6 +140,7 @@ impl LiveSection {
             Self::Factors => FactorSettings::KEYS,
             Self::Brand => Brand::KEYS,
             Self::Login => LoginTunables::KEYS,
+            Self::Origins => OriginSettings::KEYS,
             Self::Registration => RegistrationSettings::KEYS,
             Self::Captcha => CaptchaTunables::KEYS,
             Self::Sms => SmsTunables::KEYS,
@@ -150,6 +155,7 @@ impl LiveSection {
             Self::Factors => one.factors.differences(&other.factors),
             Self::Brand => one.brand.differences(&other.brand),
             Self::Login => one.login.differences(&other.login),
+            Self::Origins => one.origins.differences(&other.origins),
             Self::Registration => one.registration.differences(&other.registration),
             Self::Captcha => one.captcha.differences(&other.captcha),
             Self::Sms => one.sms.differences(&other.sms),

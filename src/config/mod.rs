@@ -19,6 +19,7 @@ mod live;
 mod live_section;
 mod misspelt;
 mod oidc;
+mod origins;
 mod programs;
 mod reader;
 mod sections;
@@ -32,7 +33,9 @@ mod webhooks;
 #[cfg(test)]
 mod tests;
 
-pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
+pub use access::{
+    AccessDenial, AccessNetwork, AccessRules, AccessSettings, DeniedSubject, SmsPause, moment_text,
+};
 pub use apps::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
 pub use backend::WatchControl;
 pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
@@ -49,6 +52,7 @@ pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, SMS_COUN
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use live_section::LiveSection;
 pub use oidc::{OidcSettings, SigningAlgorithm};
+pub use origins::{OriginList, OriginSettings};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;
 pub use sections::{

@@ -10,6 +10,7 @@ use super::error::{ConfigLocation, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
 use super::oidc::OidcSettings;
+use super::origins::OriginSettings;
 use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
 use super::sections::{
@@ -60,6 +61,7 @@ pub struct LiveSettings {
     pub brand: Arc<Brand>,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
+    pub origins: OriginSettings,
     pub registration: RegistrationSettings,
     pub sms: SmsTunables,
 }
@@ -99,7 +101,10 @@ impl Config {
             telemetry: root.table(),
         };
         let proxies = &settings.server.trusted_proxies;
-        let access = root.section("access", |section| AccessSettings::read(section, proxies));
+        let knows_lists = root.has("origins");
+        let origins: OriginSettings = root.table();
+        let lists = knows_lists.then_some(&*origins.lists);
+        let access = root.section("access", |section| AccessSettings::read(section, proxies, lists));
         let live = LiveSettings {
             limits: root.section("limits", Limits::read),
             access: access.into(),
@@ -108,6 +113,7 @@ impl Config {
             brand: Arc::new(root.table()),
             captcha: live_captcha,
             login: root.table(),
+            origins,
             registration: root.table(),
             sms: live_sms,
         };

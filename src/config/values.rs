@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gatehouse_limiter::middleware::Nat64Prefix;
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
 use super::document::{ConfigValue, ValueNode};
 use super::reader::ParseResult;
 use crate::files::open_regular;
+pub(super) use crate::origins::unmapped;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
@@ -182,15 +183,6 @@ pub(super) fn nat64_prefix(node: ValueNode) -> ParseResult<Nat64Prefix> {
     Nat64Prefix::new(network).ok_or_else(|| {
         format!("{network} is no prefix of translated addresses (RFC 6052): it must have 32, 40, 48, 56, 64 or 96 bits, of which bits 64 to 71 are zero")
     })
-}
-
-/// An IPv4 network that is written as IPv6 (`::ffff:10.0.0.0/104`), as IPv4: addresses are compared as such.
-pub(super) fn unmapped(network: IpNet) -> IpNet {
-    let IpNet::V6(v6) = network else { return network };
-    v6.addr()
-        .to_ipv4_mapped()
-        .and_then(|v4| Ipv4Net::new(v4, v6.prefix_len().checked_sub(96)?).ok())
-        .map_or(network, IpNet::V4)
 }
 
 /// The origin that people see in their browser's address bar.

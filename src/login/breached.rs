@@ -4,8 +4,7 @@
 mod builder;
 mod filter;
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -13,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::Password;
 use crate::config::LoginTunables;
+use crate::files::FileState;
 
 pub use builder::{BuildError, BuildOptions, BuildProgress, BuildSummary, build};
 pub use filter::{BreachedPasswords, FilterError};
@@ -37,9 +37,6 @@ struct FollowedFile {
     refused: Option<String>,
 }
 
-/// What changes with a file's content or with who may read it.
-type FileState = (u64, i64, i64, i64, u64);
-
 impl BreachedList {
     /// Reads the file that the settings name, if it is another one than before. It may take seconds: call it where
     /// blocking is allowed.
@@ -48,7 +45,7 @@ impl BreachedList {
             self.0.filter.store(None);
             return self.followed(FollowedFile::default());
         };
-        let seen = (path.clone(), settings.breached_memory, state_of(path));
+        let seen = (path.clone(), settings.breached_memory, FileState::of(path));
         if self.0.followed.lock().seen.as_ref() == Some(&seen) {
             return;
         }
@@ -95,10 +92,4 @@ impl BreachedList {
         };
         filter.as_ref().map(has)
     }
-}
-
-/// The file's state; None if there is no such file, which whoever reads it tells.
-fn state_of(path: &Path) -> Option<FileState> {
-    let file = path.metadata().ok()?;
-    Some((file.len(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ino()))
 }

@@ -157,6 +157,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         ("/admin/limits/preview", "", "limits:read limits:write"),
         ("/admin/limits/rollback", "", "limits:write"),
         ("/admin/access", "limits:read access:write", "access:write"),
+        ("/admin/origins/{origin}", "limits:read access:write", ""),
         ("/admin/apps", "limits:read apps:write", "apps:write"),
         ("/admin/apps/preview", "", "apps:write"),
         ("/admin/apps/{name}/secrets", "limits:read apps:write", "apps:write"),
@@ -198,7 +199,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         assert_eq!(kind == AccessKind::Change, password, "{method} {path}");
         asked += 1;
     }
-    assert_eq!(asked, 37, "calls of administrators that take a token or a password");
+    assert_eq!(asked, 38, "calls of administrators that take a token or a password");
 }
 
 /// Written apart from the rows: what a refused network reaches.

@@ -5,11 +5,13 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{self, MINUTE_MICROS};
 use crate::audit::{AttackKind, Fate, Outcome};
 use crate::clock::Micros;
+use crate::origins::{OriginFiles, OriginKey};
 
 /// A subject counts as dominant from this share of the attempts on; on the other side of a turn it has less than half of
 /// that.
@@ -59,6 +61,18 @@ pub struct AttackFigures {
     pub top_name: Option<AttackShare>,
     /// The busiest first, whatever their share.
     pub largest_networks: Vec<AttackShare>,
+    /// Where most of it comes from, as the files in `[origins]` tell it: operators, then a country, then a list.
+    pub origins: Vec<OriginShare>,
+}
+
+/// An origin of at least a tenth of the attempts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OriginShare {
+    /// As `[access] deny` takes it.
+    pub key: String,
+    pub name: String,
+    pub percent: u64,
 }
 
 /// A busy subject; as a `top_` one only if at least half of the attempts are its.
@@ -162,6 +176,33 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>, now
         largest_networks: networks.largest(LARGEST),
         ..AttackFigures::default()
     }
+}
+
+/// The largest origins of networks, of which each has its number of attempts.
+pub fn origin_shares(files: &OriginFiles, networks: &[(String, i64)]) -> Vec<OriginShare> {
+    const LEAST_PERCENT: u64 = 10;
+    let mut counts: HashMap<OriginKey, u64> = HashMap::new();
+    let mut all = 0;
+    for (mask, count) in networks {
+        all += count.unsigned_abs();
+        // A row that names no address has no mask.
+        let Ok(network) = mask.parse::<IpNet>() else { continue };
+        files.of_network(network).for_each(|key| *counts.entry(key).or_default() += count.unsigned_abs());
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_unstable_by_key(|(key, count)| (Reverse(*count), key.to_string()));
+    let largest = |most: usize, is_kind: fn(&OriginKey) -> bool| {
+        counts.iter().filter(move |(key, _)| is_kind(key)).take(most)
+    };
+    let share = |(key, count): &(OriginKey, u64)| OriginShare {
+        key: key.to_string(),
+        name: files.name(key),
+        percent: count * 100 / all.max(1),
+    };
+    let largest = largest(2, |key| matches!(key, OriginKey::Asn(_)))
+        .chain(largest(1, |key| matches!(key, OriginKey::Country(_))))
+        .chain(largest(1, |key| matches!(key, OriginKey::List(_))));
+    largest.map(share).filter(|share| share.percent >= LEAST_PERCENT).collect()
 }
 
 /// The newest row with which the minute up to it is busy.

@@ -23,11 +23,12 @@ use crate::audit::{Audit, EventCount, MINUTE};
 use crate::clock::Micros;
 use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::denied::ACCESS;
+use crate::origins::Origins;
 use crate::stop::StopSignal;
-use counts::{FigureRow, figures, turned};
+use counts::{FigureRow, figures, origin_shares, turned};
 use rule::{QUIET_TIME, USUAL_DAYS, WatchedTraffic};
 
-pub use counts::{AttackFigures, AttackShare, AttackState};
+pub use counts::{AttackFigures, AttackShare, AttackState, OriginShare};
 pub use rule::recent_length;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,7 @@ const MOST_ROWS: i64 = 50_000;
 #[derive(Clone)]
 pub struct AttackWatch {
     audit: Audit,
+    origins: Origins,
     alarm: Arc<AtomicBool>,
 }
 
@@ -73,7 +75,13 @@ struct AttackMoment {
 
 impl AttackWatch {
     pub fn new(audit: Audit) -> Self {
-        Self { audit, alarm: Arc::default() }
+        Self { audit, origins: Origins::default(), alarm: Arc::default() }
+    }
+
+    /// With the files that tell where it comes from.
+    #[must_use]
+    pub fn telling(self, origins: Origins) -> Self {
+        Self { origins, ..self }
     }
 
     /// Whether an attack went on when this process last checked.
@@ -254,6 +262,11 @@ impl AttackWatch {
         }
         for network in &mut figures.largest_networks {
             network.mask = self.mask(network.place, "address_mask").await?;
+        }
+        if !self.origins.in_use().is_empty() {
+            let ended = (kind.action(), kind.outcomes());
+            let networks = self.audit.log().networks(ended, &attack.realm, attack.began_at).await?;
+            figures.origins = origin_shares(&self.origins.in_use(), &networks);
         }
         let partial = rows.len() as i64 == MOST_ROWS;
         let attempts = match partial {

@@ -3,9 +3,9 @@
 use gatehouse_limiter::middleware::ClientAddress;
 use toml_edit::{Array, DocumentMut};
 
-use super::{DraftError, splice};
+use super::{DraftError, EditBase, splice};
 use crate::clock::Micros;
-use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
+use crate::config::access::{AccessSettings, DeniedSubject, KEYS};
 use crate::config::live_section::LiveSection;
 
 /// Where the author of a new `[access]` is, and when it is saved.
@@ -19,23 +19,30 @@ pub struct AccessSaver {
 /// later, and must not refuse its author.
 pub(super) fn kept(
     draft: &AccessSettings,
-    current: &AccessSettings,
+    base: &EditBase<'_>,
     saver: &AccessSaver,
 ) -> Result<AccessSettings, Vec<DraftError>> {
     let AccessSaver { address, now } = *saver;
+    let (current, origins) = (base.access, base.origins.in_use());
     let mut errors = Vec::new();
-    let networks = |key: &str, list: &[AccessNetwork], before: &[AccessNetwork], denies: bool| {
-        let new = list.iter().enumerate().filter(|(_, entry)| !before.contains(entry));
-        let wrong = new.flat_map(|(index, entry)| {
-            let ended = (entry.until <= now).then(|| has_ended(&format!("{key}[{index}].until")));
-            let is_in = |ip| entry.network.contains(&ip);
-            let own = denies && (is_in(address.ip()) || is_in(address.counted_ip()));
-            ended.into_iter().chain(own.then(|| refuses_you(&format!("{key}[{index}].network"))))
-        });
-        wrong.collect::<Vec<_>>()
+    let is_own = |subject: &DeniedSubject| {
+        [address.ip(), address.counted_ip()].into_iter().any(|ip| match subject {
+            DeniedSubject::Network(network) => network.contains(&ip),
+            DeniedSubject::Origin(key) => origins.of_address(ip).any(|origin| origin == *key),
+        })
     };
-    errors.extend(networks("deny", &draft.deny, &current.deny, true));
-    errors.extend(networks("allow", &draft.allow, &current.allow, false));
+    let denied = draft.deny.iter().enumerate().filter(|(_, entry)| !current.deny.contains(entry));
+    for (index, entry) in denied {
+        if entry.until <= now {
+            errors.push(has_ended(&format!("deny[{index}].until")));
+        }
+        if is_own(&entry.subject) {
+            errors.push(refuses_you(&format!("deny[{index}].{}", entry.subject.key())));
+        }
+    }
+    let allowed = draft.allow.iter().enumerate().filter(|(_, entry)| !current.allow.contains(entry));
+    let ended = allowed.filter(|(_, entry)| entry.until <= now);
+    errors.extend(ended.map(|(index, _)| has_ended(&format!("allow[{index}].until"))));
     let new = draft.pause_sms.iter().enumerate().filter(|(_, pause)| !current.pause_sms.contains(pause));
     let ended = new.filter(|(_, pause)| pause.until <= now);
     errors.extend(ended.map(|(index, _)| has_ended(&format!("pause_sms[{index}].until"))));

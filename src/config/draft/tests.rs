@@ -62,7 +62,9 @@ pub fn edit(document: &str, edit: &Edit, variables: &[(&str, &str)]) -> Result<S
     let (source, public_url) = (source(variables), Url::parse("https://id.example").unwrap());
     let current = source.tree(document).and_then(|root| source.read(root));
     let access = current.map(|config| config.live.access.settings().clone()).unwrap_or_default();
-    let base = EditBase { source: &source, document, access: &access, public_url: &public_url };
+    let origins = Origins::default();
+    let base =
+        EditBase { source: &source, document, access: &access, origins: &origins, public_url: &public_url };
     CheckedEdit::new(edit.clone(), &base).map(|checked| checked.candidate.text)
 }
 

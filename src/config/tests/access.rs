@@ -29,7 +29,7 @@ fn access_is_read_with_times_in_any_zone_and_networks_as_they_are_compared() {
     let settings = access.settings();
     let end = Micros(1_796_083_200_000_000);
     assert_eq!(settings.challenge_everyone_until, Some(end));
-    assert_eq!(settings.deny[0].network.to_string(), "203.0.113.0/24");
+    assert_eq!(settings.deny[0].subject.to_string(), "203.0.113.0/24");
     assert_eq!(settings.deny[0].until, end.plus(Duration::from_millis(500)));
     assert_eq!(settings.deny[0].reason, "an attack");
     assert_eq!(settings.allow[0].network.to_string(), "2001:db8::7/128", "what has ended stays valid");
@@ -187,4 +187,52 @@ fn an_exempt_client_has_tenfold_limits_of_addresses_and_networks_and_no_others()
     }
     let ended = handle.snapshot_for("203.0.113.9".parse().unwrap(), Micros(1_796_083_200_000_000));
     assert_eq!(*ended, *others, "it ends at its time");
+}
+
+fn origin(key: &str, value: &str) -> String {
+    format!("{key} = [{{ origin = \"{value}\", until = \"{END}\", reason = \"an attack\" }}]\n")
+}
+
+#[test]
+fn an_origin_is_read_and_written_as_it_stands() {
+    let entries = ["asn:64496", "country:de", "list:tor"]
+        .map(|value| format!("{{ origin = \"{value}\", until = \"{END}\", reason = \"an attack\" }}"));
+    let settings = read(&format!("[access]\ndeny = [{}]\n", entries.join(", "))).unwrap().live.access;
+    let settings = settings.settings();
+    let told: Vec<_> = settings.deny.iter().map(|entry| entry.subject.to_string()).collect();
+    assert_eq!(told, ["asn:64496", "country:DE", "list:tor"]);
+    let again = read(&settings.toml()).expect("what is written is valid").live.access;
+    assert_eq!(again.settings(), settings);
+    assert_eq!(settings.json()["deny"][0]["origin"], "asn:64496");
+    assert!(settings.json()["deny"][0].get("network").is_none());
+}
+
+#[test]
+fn a_list_must_be_there_where_the_document_has_lists() {
+    let lists = "[origins]\nlists = [{ name = \"tor\", file = \"tor.txt\" }]\n";
+    read(&format!("{lists}[access]\n{}", origin("deny", "list:tor"))).expect("it is there");
+    let message = refusal(&format!("{lists}[access]\n{}", origin("deny", "list:vpn")));
+    assert!(message.contains("access.deny[0].origin: list:vpn names no list of origins.lists"), "{message}");
+    read(&format!("[access]\n{}", origin("deny", "list:vpn"))).expect("the lists may be elsewhere");
+    let message = refusal(&format!("[access]\n{}", origin("allow", "asn:64496")));
+    assert!(message.contains("access.allow[0].origin: is for deny alone"), "{message}");
+    assert!(!message.contains("is missing"), "{message}");
+}
+
+#[test]
+fn the_files_of_origins_are_named_once() {
+    let config =
+        read("[origins]\nasn = \"a.mmdb\"\ncountry = \"\"\nlists = [{ name = \"tor\", file = \"t\" }]\n");
+    let files = config.expect("valid").live.origins.files();
+    let told: Vec<_> = files.iter().map(|(source, path)| format!("{source}: {}", path.display())).collect();
+    assert_eq!(told, ["origins.asn: a.mmdb", "origins.lists: tor: t"]);
+    for (lists, told) in [
+        ("{ name = \"tor\", file = \"a\" }, { name = \"tor\", file = \"b\" }", "two lists with the name"),
+        ("{ name = \"Tor\", file = \"a\" }", "origins.lists[0].name: \"Tor\" is no name of a list"),
+        ("{ name = \"tor\" }", "origins.lists[0].file: is missing"),
+        ("{ file = \"a\" }", "origins.lists[0].name: is missing"),
+    ] {
+        let message = refusal(&format!("[origins]\nlists = [{lists}]\n"));
+        assert!(message.contains(told), "{message}");
+    }
 }

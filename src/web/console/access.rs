@@ -25,9 +25,11 @@ use super::document::{
 use super::guard::{AdminForm, AdminRequest, Permitted};
 use super::limit_text::exactly;
 use super::limits::history::newest_of;
+use super::origins::OriginReport;
 use super::{FormProblem, LONGEST_REASON};
 use crate::clock::Micros;
-use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
+use crate::config::{AccessDenial, AccessNetwork, AccessSettings, SmsPause, moment_text};
+use crate::origins::OriginKey;
 use crate::tuning::{AccessOrigin, DraftError, Edit, LiveSection, SaveError, SavedEdit};
 use crate::unseen::{is_seen_whole, is_unseen};
 use crate::web::form::{FormPairs, value};
@@ -75,12 +77,28 @@ impl AccessAnswer {
         }
     }
 
+    /// By which an entry names it: who is refused may be an origin.
+    fn key_of(self, subject: &str) -> &'static str {
+        match self {
+            Self::Deny if OriginKey::is_meant_by(subject) => "origin",
+            _ => self.field(),
+        }
+    }
+
+    /// What a link or a form is about.
+    fn subject_in(self, pairs: &[(String, String)]) -> &str {
+        match value(pairs, self.field()) {
+            "" if self == Self::Deny => value(pairs, "origin"),
+            subject => subject,
+        }
+    }
+
     /// The page with its form first, filled in.
     pub fn href(self, subject: &str) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("do", self.into_str());
         if !subject.is_empty() {
-            query.append_pair(self.field(), subject);
+            query.append_pair(self.key_of(subject), subject);
         }
         format!("{HERE}?{}", query.finish())
     }
@@ -112,7 +130,8 @@ impl AccessAnswer {
         match self.list() {
             None => draft[self.key()] = until.into(),
             Some(list) => {
-                let entry = json!({ (self.field()): subject.trim(), "until": until, "reason": reason });
+                let entry =
+                    json!({ (self.key_of(subject)): subject.trim(), "until": until, "reason": reason });
                 draft[list].as_array_mut().expect("a list").push(entry);
             }
         }
@@ -125,18 +144,21 @@ impl AccessAnswer {
         match self.list() {
             None => draft[self.key()] = "".into(),
             Some(list) => {
-                let subject = canonical(subject);
+                let (key, subject) = (self.key_of(subject), canonical(subject));
                 let others = draft[list].as_array_mut().expect("a list");
-                others.retain(|entry| entry[self.field()].as_str() != Some(subject.as_str()));
+                others.retain(|entry| entry[key].as_str() != Some(subject.as_str()));
             }
         }
         draft
     }
 }
 
-/// A network as it is written in what is in force: an address alone has its length behind it.
+/// A network or an origin as it is written in what is in force: an address alone has its length behind it.
 fn canonical(subject: &str) -> String {
     let subject = subject.trim();
+    if let Ok(origin) = subject.parse::<OriginKey>() {
+        return origin.to_string();
+    }
     let network = subject.parse::<IpNet>().or_else(|_| subject.parse::<IpAddr>().map(IpNet::from));
     network.map_or_else(|_| subject.to_owned(), |network| network.to_string())
 }
@@ -145,11 +167,11 @@ const HERE: &str = "/admin/access";
 /// Two operators may save at the same moment: an answer is added to whatever is in force by then.
 const MOST_TRIES: u32 = 3;
 
-/// `GET /admin/access`. `?do=deny&network=203.0.113.0/24` shows that form first, filled in.
+/// `GET /admin/access`. `?do=deny&network=203.0.113.0/24` or `?do=deny&origin=asn:64496` shows that form first, filled in.
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let value = |name| value(&query, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
-    page(&request, answer.map(|it| AnswerForm::chosen(it, value(it.field()))), None).await
+    page(&request, answer.map(|it| AnswerForm::chosen(it, it.subject_in(&query))), None).await
 }
 
 /// `POST /admin/access`
@@ -159,13 +181,13 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     let value = |name| value(pairs, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
-        AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
+        AnswerForm::typed(answer, answer.subject_in(pairs), value("span"), value("reason"))
     };
     if !posted.is_ours() {
         return page(request, answer.map(form), Some(FormProblem::Expired)).await;
     }
     let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
-    let (mut form, subject) = (form(answer), value(answer.field()));
+    let (mut form, subject) = (form(answer), answer.subject_in(pairs));
     let reason = form.reason.clone();
     let until = visit.now().plus(form.lasts().unwrap_or_default());
     let draft = |current: &AccessSettings| answer.added_to(current, subject, until, &reason);
@@ -174,7 +196,9 @@ pub async fn submit(posted: AdminForm) -> WebResult {
     if let Err(error) = check(admin, Edit::Access(draft(&current), admin.saver())).await? {
         form.refused(visit.locale, error.into_errors());
     }
-    if form.has_mistakes() {
+    // Whoever refuses an origin has read how many honest people they refuse.
+    let is_told = form.origin().is_none_or(|origin| value("told") == origin.to_string());
+    if form.has_mistakes() || !is_told {
         return page(request, Some(form), None).await;
     }
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
@@ -242,9 +266,16 @@ async fn save(
     }
 }
 
-async fn page(request: &AdminRequest, form: Option<AnswerForm>, problem: Option<FormProblem>) -> WebResult {
+async fn page(
+    request: &AdminRequest,
+    mut form: Option<AnswerForm>,
+    problem: Option<FormProblem>,
+) -> WebResult {
     let AdminRequest { visit, services, .. } = request;
     let now = visit.now();
+    if let Some((form, origin)) = form.as_mut().and_then(|form| form.origin().map(|origin| (form, origin))) {
+        form.told = Some(OriginReport::of(services, origin, now).await?);
+    }
     let settings = services.live.snapshot().access.settings().in_force(now);
     let mut rows = AnswerRow::all(&settings, now, visit.locale);
     let lines: Vec<String> = rows.iter().map(|row| row.line.clone()).collect();
@@ -303,17 +334,17 @@ impl AnswerRow {
             line,
             origin: None,
         };
-        let network = |answer| {
-            move |it: &AccessNetwork| {
-                row(answer, it.network.to_string(), it.until, Some(&it.reason), it.line())
-            }
-        };
         let everyone = settings.challenge_everyone_until.map(|until| {
             let line = format!("challenge_everyone_until = \"{}\"", moment_text(until));
             row(AccessAnswer::Challenge, String::new(), until, None, line)
         });
-        let denied = settings.deny.iter().map(network(AccessAnswer::Deny));
-        let allowed = settings.allow.iter().map(network(AccessAnswer::Allow));
+        let denied = settings
+            .deny
+            .iter()
+            .map(|it| row(AccessAnswer::Deny, it.subject.to_string(), it.until, Some(&it.reason), it.line()));
+        let allowed = settings.allow.iter().map(|it| {
+            row(AccessAnswer::Allow, it.network.to_string(), it.until, Some(&it.reason), it.line())
+        });
         let paused = settings
             .pause_sms
             .iter()
@@ -328,7 +359,10 @@ impl AnswerRow {
     }
 
     fn title(&self, locale: &Locale) -> Cow<'static, str> {
-        locale.named_word("answers", &format!("is-{}", self.answer.into_str()))
+        match self.answer.key_of(&self.subject) {
+            "origin" => locale.t("answers.is-deny-origin"),
+            _ => locale.named_word("answers", &format!("is-{}", self.answer.into_str())),
+        }
     }
 
     const fn tone(&self) -> &'static str {
@@ -360,6 +394,8 @@ pub struct AnswerForm {
     subject: String,
     span: String,
     pub reason: String,
+    /// What the record says of the origin that it is about.
+    pub told: Option<OriginReport>,
     /// It is shown first, and has the focus.
     first: bool,
     mistakes: Vec<FormMistake>,
@@ -373,6 +409,7 @@ impl AnswerForm {
             subject: String::new(),
             span,
             reason: String::new(),
+            told: None,
             first: false,
             mistakes: Vec::new(),
         }
@@ -387,6 +424,11 @@ impl AnswerForm {
         let reason = reason.trim().chars().take(LONGEST_ENTRY_REASON + 1).collect();
         let span = span.chars().take(16).collect();
         Self { span, reason, ..Self::chosen(answer, subject) }
+    }
+
+    /// The origin that it refuses; None if it is about something else.
+    fn origin(&self) -> Option<OriginKey> {
+        (self.answer == AccessAnswer::Deny).then(|| self.subject.parse().ok())?
     }
 
     /// How long it lasts; None if it is no choice of this form.
@@ -408,7 +450,7 @@ impl AnswerForm {
     pub fn refused(&mut self, locale: Locale, errors: Vec<DraftError>) {
         for DraftError { field, message, .. } in errors {
             let part = match field.rsplit('.').next() {
-                Some("network" | "prefix") => FormPart::Subject,
+                Some("network" | "origin" | "prefix") => FormPart::Subject,
                 Some("until") => FormPart::Span,
                 Some("reason") => FormPart::Reason,
                 _ => FormPart::Whole,
@@ -418,7 +460,10 @@ impl AnswerForm {
             }
             let right = match (part, self.answer) {
                 (FormPart::Subject, AccessAnswer::Pause) => "answers.prefix-wrong",
-                (FormPart::Subject, _) => "answers.network-wrong",
+                (FormPart::Subject, answer) => match answer.key_of(&self.subject) {
+                    "origin" => "answers.origin-wrong",
+                    _ => "answers.network-wrong",
+                },
                 (FormPart::Span, _) => "answers.span-wrong",
                 (FormPart::Reason, _) => "answers.reason-wrong",
                 (FormPart::Whole, _) => "answers.refused",
@@ -451,6 +496,7 @@ impl AnswerForm {
     const fn subject_keys(&self) -> (&'static str, &'static str) {
         match self.answer {
             AccessAnswer::Pause => ("answers.prefix", "answers.prefix-hint"),
+            AccessAnswer::Deny => ("answers.network-or-origin", "answers.network-or-origin-hint"),
             _ => ("answers.network", "answers.network-hint"),
         }
     }
@@ -536,14 +582,32 @@ impl AccessPage {
 struct AccessInForce {
     /// The version, as in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
-    /// Networks whose requests are refused.
-    deny: Vec<AccessNetwork>,
+    /// Networks and origins whose requests are refused.
+    #[schema(value_type = Vec<DescribedDenial>)]
+    deny: Vec<AccessDenial>,
     /// Networks for which the limits of addresses and networks are ten times as high.
     allow: Vec<AccessNetwork>,
     /// Until then everybody but known devices solves a CAPTCHA; empty: nobody does because of this.
     challenge_everyone_until: String,
     /// Prefixes of numbers that get no message.
     pause_sms: Vec<SmsPause>,
+}
+
+// An entry of `deny` in the description of the API; its comments are part of that.
+#[derive(ToSchema)]
+#[schema(as = AccessDenial)]
+#[expect(dead_code, reason = "it says what AccessDenial is in JSON")]
+struct DescribedDenial {
+    /// A CIDR or one address. Not wider than an IPv4 /8 or an IPv6 /19, and no trusted proxy. Left out where there is an
+    /// origin.
+    network: Option<String>,
+    /// `asn:` and a number, `country:` and two letters, or `list:` and a name, as the files in `[origins]` tell it. Left
+    /// out where there is a network.
+    origin: Option<String>,
+    #[schema(format = DateTime)]
+    until: String,
+    #[schema(min_length = 1, max_length = 200)]
+    reason: String,
 }
 
 /// The answers to an attack that are in force
@@ -582,7 +646,7 @@ pub async fn api_show(_: Permitted, services: ServicesData) -> HttpResponse {
     "challenge_everyone_until": "2026-12-01T12:00:00Z", "reason": "A spray over many names."
 }))]
 pub struct AccessRequest {
-    #[schema(value_type = Option<Vec<AccessNetwork>>)]
+    #[schema(value_type = Option<Vec<DescribedDenial>>)]
     deny: Option<Value>,
     #[schema(value_type = Option<Vec<AccessNetwork>>)]
     allow: Option<Value>,
@@ -598,7 +662,7 @@ pub struct AccessRequest {
 /// Replace the answers to an attack
 ///
 /// They replace all that were set. A new entry must end later than now, and `deny` must not contain the caller's own
-/// address. An entry that has ended is dropped. What is set by an environment variable of the server cannot be changed.
+/// address, nor its origin. `GET /api/v1/admin/origins/{origin}` tells how many honest people an origin has. An entry that has ended is dropped. What is set by an environment variable of the server cannot be changed.
 #[utoipa::path(
     put,
     path = "/api/v1/admin/access",
@@ -645,6 +709,8 @@ mod tests {
         for (answer, subject) in [
             (AccessAnswer::Challenge, ""),
             (AccessAnswer::Deny, " 203.0.113.7 "),
+            (AccessAnswer::Deny, " asn:064496 "),
+            (AccessAnswer::Deny, "country:de"),
             (AccessAnswer::Allow, "2001:db8::/32"),
             (AccessAnswer::Pause, "+86138"),
         ] {

@@ -6,9 +6,11 @@ use ipnet::IpNet;
 use rust_i18n::t;
 use url::form_urlencoded;
 
-use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState, MINUTE, recent_length};
+use crate::audit::{
+    AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState, MINUTE, OriginShare, recent_length,
+};
 use crate::clock::Micros;
-use crate::config::AccessSettings;
+use crate::config::{AccessSettings, DeniedSubject};
 use crate::web::console::access::AccessAnswer;
 use crate::web::console::chart::sparkline;
 use crate::web::console::figures::HOUR;
@@ -26,6 +28,8 @@ pub struct AttackBanner {
     pub spark: String,
     /// The largest networks, with their shares.
     pub networks: Vec<(String, AnswerLink)>,
+    /// Its largest origins, likewise.
+    pub origins: Vec<(String, AnswerLink)>,
     /// Most of it comes from the first of them.
     pub refuse_first: bool,
     pub quiet: Option<Moment>,
@@ -49,7 +53,7 @@ pub struct AnswerLink {
 }
 
 impl AnswerLink {
-    fn new(answer: AccessAnswer, subject: &str, text: String, access: &AccessSettings) -> Self {
+    pub fn new(answer: AccessAnswer, subject: &str, text: String, access: &AccessSettings) -> Self {
         Self { text, href: answer.href(subject), in_force: is_in_force(answer, subject, access) }
     }
 
@@ -81,6 +85,10 @@ impl AttackBanner {
         let share = |percent: u64| if percent == 0 { "< 1%".to_owned() } else { format!("{percent}%") };
         let network = |it: &AttackShare| Some((share(it.percent), AnswerLink::deny(&it.mask, access)?));
         let networks: Vec<_> = figures.largest_networks.iter().filter_map(network).collect();
+        let origin = |OriginShare { key, name, percent }: &OriginShare| {
+            (share(*percent), AnswerLink::new(AccessAnswer::Deny, key, name.clone(), access))
+        };
+        let origins: Vec<_> = figures.origins.iter().map(origin).collect();
         Self {
             spark: sparkline(minutes),
             tone,
@@ -90,10 +98,11 @@ impl AttackBanner {
             state,
             quiet: (attack_state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
             answered: answered(locale, *kind, figures),
-            in_force: !in_force.is_empty() || networks.iter().any(|(_, deny)| deny.in_force),
+            in_force: !in_force.is_empty() || networks.iter().chain(&origins).any(|(_, deny)| deny.in_force),
             refuse_first: figures.top_network.is_some()
                 && networks.first().is_some_and(|(_, deny)| !deny.in_force),
             networks,
+            origins,
             sentences: sentences(locale, *kind, figures),
             facts: facts(*kind, figures),
             answers,
@@ -155,15 +164,22 @@ fn rate(locale: Locale, count: u64, span: Duration) -> String {
     t!(key, locale = locale.code(), count = grouped(count)).into_owned()
 }
 
+/// Nothing else is needed to say where it comes from.
+const DOMINANT_PERCENT: u64 = 50;
+
 fn sentences(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<String> {
     let told = |key: &'static str, share: &AttackShare| {
         t!(key, locale = locale.code(), percent = share.percent, mask = share.mask).into_owned()
     };
     let AttackFigures { top_address, top_network, top_prefix, top_name, .. } = figures;
+    let from_origin = |OriginShare { name, percent, .. }: &OriginShare| {
+        t!("attack.from-origin", locale = locale.code(), percent = percent, name = name).into_owned()
+    };
+    let top_origin = figures.origins.first().filter(|origin| origin.percent >= DOMINANT_PERCENT);
     let from = match (top_address, top_network) {
         (Some(share), _) => told("attack.from-address", share),
         (None, Some(share)) => told("attack.from-network", share),
-        (None, None) => locale.t("attack.from-many").into_owned(),
+        (None, None) => top_origin.map_or_else(|| locale.t("attack.from-many").into_owned(), from_origin),
     };
     let at = match (kind, top_name, top_prefix) {
         (AttackKind::SignIns | AttackKind::Attempts, Some(share), _) => Some(told("attack.at-name", share)),
@@ -250,7 +266,10 @@ fn is_in_force(answer: AccessAnswer, subject: &str, access: &AccessSettings) -> 
         AccessAnswer::Challenge => access.challenge_everyone_until.is_some(),
         AccessAnswer::Deny | AccessAnswer::Allow => {
             let network = subject.parse::<IpNet>().ok();
-            network.is_some_and(|it| access.deny.iter().any(|entry| entry.network.contains(&it)))
+            access.deny.iter().any(|entry| match &entry.subject {
+                DeniedSubject::Network(denied) => network.is_some_and(|it| denied.contains(&it)),
+                DeniedSubject::Origin(key) => key.to_string() == subject,
+            })
         }
         AccessAnswer::Pause => access.pause_sms.iter().any(|entry| subject.starts_with(&entry.prefix)),
     }
@@ -259,7 +278,7 @@ fn is_in_force(answer: AccessAnswer, subject: &str, access: &AccessSettings) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::AccessNetwork;
+    use crate::config::AccessDenial;
 
     fn attack(kind: AttackKind, figures: AttackFigures) -> AttackEntry {
         let began_at = Micros::from_seconds(1_772_366_400);
@@ -308,8 +327,8 @@ mod tests {
         let largest_networks = share("203.0.113.0/24").into_iter().chain([small]).collect();
         let attack =
             attack(AttackKind::SignIns, AttackFigures { largest_networks, ..AttackFigures::default() });
-        let (network, until, reason) = ("203.0.0.0/16".parse().unwrap(), Micros(1), "r".to_owned());
-        let deny = vec![AccessNetwork { network, until, reason }];
+        let subject = DeniedSubject::Network("203.0.0.0/16".parse().unwrap());
+        let deny = vec![AccessDenial { subject, until: Micros(1), reason: "r".to_owned() }];
         let denied = AccessSettings { deny, ..AccessSettings::default() };
         let both = AccessSettings { challenge_everyone_until: Some(Micros(1)), ..denied.clone() };
         for (access, offered, denied, in_force) in [

@@ -19,6 +19,7 @@ pub mod limit_text;
 pub mod limits;
 pub mod lookup;
 pub mod messages;
+pub mod origins;
 pub mod overview;
 pub mod standing;
 pub mod subject_link;

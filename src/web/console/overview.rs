@@ -18,6 +18,7 @@ use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::db::DbError;
 use crate::login::Spray;
+use crate::origins::OriginFiles;
 use crate::sms::BudgetLevel;
 use crate::sms::gateway::GatewayOutage;
 use crate::tuning::{CurrentLimits, Instance};
@@ -144,6 +145,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         said: Some(reason),
         ..Warning::new(visit.locale, ["warning.breached-title", "warning.breached-text"])
     }));
+    warnings.extend(origins(services, now, visit.locale));
     warnings.extend(health.eviction.map(|policy| Warning {
         said: Some(policy),
         ..Warning::new(visit.locale, ["warning.evicts-title", "warning.evicts-text"])
@@ -174,7 +176,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         charts: charts(now, span.titles, drawn, &steps),
         realms: realms(&sums),
         uses: uses(&sums),
-        busiest: subjects(&busiest, &in_force),
+        busiest: subjects(&busiest, &in_force, &services.live.origins().in_use()),
         attacks: attacks.iter().map(banner).collect(),
         warnings,
         parts,
@@ -223,7 +225,23 @@ fn gateway_out(locale: Locale, outage: &GatewayOutage) -> Warning {
     Warning { title, text, said: Some(outage.reason.clone()), page: None }
 }
 
-fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2] {
+/// What is wrong with the files of origins, and with the answers that need them.
+fn origins(services: &Services, now: Micros, locale: Locale) -> Vec<Warning> {
+    let files = services.live.origins().in_use();
+    let warn = |keys, said: Vec<String>| {
+        (!said.is_empty()).then(|| Warning { said: Some(said.join("; ")), ..Warning::new(locale, keys) })
+    };
+    let idle = services.live.snapshot().access.idle_origins(now);
+    let idle = warn(["warning.idle-origins-title", "warning.idle-origins-text"], idle);
+    let told = [
+        warn(["warning.origins-title", "warning.origins-text"], files.refused()),
+        idle.map(|warning| Warning { page: Some("/admin/access"), ..warning }),
+        warn(["warning.old-origins-title", "warning.old-origins-text"], files.old(now)),
+    ];
+    told.into_iter().flatten().collect()
+}
+
+fn subjects(found: &BusiestSubjects, access: &AccessSettings, files: &OriginFiles) -> [SubjectList; 2] {
     let list = |id, title, kinds: &[SubjectKind]| {
         let subject = |RankedSubject { kind, subject, count }: &RankedSubject| Subject {
             link: SubjectLink::new(*kind, subject),
@@ -234,6 +252,7 @@ fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2
         subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
         subjects.truncate(MOST);
         subject_link::tell_apart(subjects.iter_mut().map(|subject| &mut subject.link));
+        subject_link::tell_origins(subjects.iter_mut().map(|subject| &mut subject.link), files);
         SubjectList { id, title, subjects }
     };
     let others = [SubjectKind::Account, SubjectKind::Address, SubjectKind::Phone];

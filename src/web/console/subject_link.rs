@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use url::form_urlencoded;
 
 use crate::audit::{MaskedSubject, SubjectKind};
+use crate::origins::OriginFiles;
 
 /// Hexadecimal digits of a tag: two subjects of one page share one with a chance of 1 in 65,536.
 const TAG: usize = 4;
@@ -21,6 +22,8 @@ pub struct SubjectLink {
     /// Its hash, and all of its events.
     pub hash: String,
     pub events: String,
+    /// Whose the network is, if a file tells it.
+    pub origin: Option<String>,
     id: i64,
 }
 
@@ -36,6 +39,7 @@ impl SubjectLink {
             },
             hash: hash_text(*key),
             events: events_of(kind, *key, None),
+            origin: None,
             id: *key,
         }
     }
@@ -55,6 +59,13 @@ impl SubjectLink {
     /// Where somebody came from, not who they are.
     pub fn is_origin(&self) -> bool {
         self.is_address() || self.key == kind_key(SubjectKind::Network)
+    }
+}
+
+/// Says of each network whose it is.
+pub fn tell_origins<'a>(links: impl IntoIterator<Item = &'a mut SubjectLink>, files: &OriginFiles) {
+    for link in links.into_iter().filter(|link| link.is_origin()) {
+        link.origin = link.mask.parse().ok().and_then(|network| files.label(network));
     }
 }
 

@@ -3,25 +3,32 @@
 use std::time::Duration;
 
 use super::NOW;
-use crate::config::{AccessNetwork, AccessSettings, SmsPause};
+use crate::config::{AccessDenial, AccessNetwork, AccessSettings, DeniedSubject, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
 use crate::web::console::FormProblem;
 use crate::web::console::access::{AccessAnswer, AccessPage, AnswerForm, AnswerRow};
+use crate::web::console::origins::OriginReport;
 use crate::web::http::{Flash, PageRequest};
 
 fn rows(visit: &PageRequest) -> Vec<AnswerRow> {
     let until = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
-    let network = |network: &str, minutes, reason: &str| AccessNetwork {
-        network: network.parse().unwrap(),
+    let denial = |subject, minutes, reason: &str| AccessDenial {
+        subject,
         until: until(minutes),
         reason: reason.to_owned(),
     };
+    let network = |network: &str| DeniedSubject::Network(network.parse().unwrap());
     let settings = AccessSettings {
         deny: vec![
-            network("203.0.113.0/24", 59, "260 guesses a minute from one network <b>"),
-            network("2001:db8:ffff:ffff::/64", 1440, "the same over IPv6"),
+            denial(network("203.0.113.0/24"), 59, "260 guesses a minute from one network <b>"),
+            denial(network("2001:db8:ffff:ffff::/64"), 1440, "the same over IPv6"),
+            denial(DeniedSubject::Origin("asn:64496".parse().unwrap()), 240, "82% from one hosting company"),
         ],
-        allow: vec![network("198.51.100.7/32", 43_200, "our office in Shanghai")],
+        allow: vec![AccessNetwork {
+            network: "198.51.100.7/32".parse().unwrap(),
+            until: until(43_200),
+            reason: "our office in Shanghai".to_owned(),
+        }],
         challenge_everyone_until: Some(until(14)),
         pause_sms: vec![SmsPause {
             prefix: "+86138".to_owned(),
@@ -49,20 +56,28 @@ pub fn accesses(visit: &PageRequest) -> Vec<(&'static str, AccessPage)> {
     wrong
         .refused(visit.locale, vec![DraftError { field: "deny[0].network".to_owned(), message, line: None }]);
     let chosen = AnswerForm::chosen(AccessAnswer::Deny, "203.0.113.0/24");
+    let told = |known| {
+        let mut form = AnswerForm::chosen(AccessAnswer::Deny, "asn:64496");
+        let (origin, name) = ("asn:64496".parse().unwrap(), "AS64496 Example Hosting & Sons".to_owned());
+        form.told = Some(OriginReport { origin, name, known, signed_in: 3_412, met: 12 });
+        form
+    };
     let everyone = AnswerForm::chosen(AccessAnswer::Challenge, "");
     let not_saved = || FormProblem::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
-    let told = |flash| {
+    let saved = |flash| {
         let mut page = page(rows(visit), None, None);
         (page.layout.flash, page.saved) = (Some(flash), rows(visit));
         page
     };
     vec![
-        ("access-saved", told(Flash::AccessSaved)),
-        ("access-ended", told(Flash::AccessEnded)),
+        ("access-saved", saved(Flash::AccessSaved)),
+        ("access-ended", saved(Flash::AccessEnded)),
         ("access", page(rows(visit), None, None)),
         ("access-none", page(Vec::new(), None, None)),
         ("access-challenge", page(Vec::new(), Some(everyone), None)),
         ("access-deny", page(Vec::new(), Some(chosen), None)),
+        ("access-deny-origin", page(Vec::new(), Some(told(true)), None)),
+        ("access-deny-unknown", page(Vec::new(), Some(told(false)), None)),
         ("access-wrong", page(Vec::new(), Some(wrong), None)),
         ("access-expired", page(Vec::new(), None, Some(FormProblem::Expired))),
         ("access-stale", page(rows(visit), None, Some(FormProblem::Stale))),

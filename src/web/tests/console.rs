@@ -7,12 +7,13 @@ use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
 use super::NOW;
 use crate::audit::{
     Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventPage, MaskedSubject,
-    Outcome, StepSpan, SubjectKind,
+    OriginShare, Outcome, StepSpan, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits, limits_toml};
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::tuning::{DraftError, Instance, LimitsChange, LiveSection};
+use crate::web::console::access::AccessAnswer;
 use crate::web::console::attack::{AnswerLink, AttackBanner};
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
@@ -165,6 +166,9 @@ fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
         answer_refused: 9_156,
         answer_challenged: 12,
         minute: 130,
+        origins: [("asn:64496", "AS64496 Example Hosting & Sons", 82), ("country:DE", "DE", 61)]
+            .map(|(key, name, percent)| OriginShare { key: key.into(), name: name.into(), percent })
+            .into(),
         ..AttackFigures::default()
     };
     let single = AttackFigures {
@@ -436,6 +440,12 @@ fn person() -> Person {
         kind: "lookup.login",
         name: "kim".into(),
         facts: vec!["Its <number>".into()],
+        origins: ["asn:64496", "list:tor"]
+            .map(|key| {
+                let name = "AS64496 <Example>".to_owned();
+                AnswerLink::new(AccessAnswer::Deny, key, name, &AccessSettings::default())
+            })
+            .into(),
         standing: Vec::new(),
         disabled: Some(Moment(NOW)),
         limits: vec![

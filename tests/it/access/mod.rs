@@ -4,6 +4,7 @@ mod challenging;
 mod denying;
 mod exempting;
 mod instances;
+mod origins;
 mod pages;
 mod pausing;
 mod saving;

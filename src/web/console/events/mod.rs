@@ -33,7 +33,7 @@ use crate::web::console::events::row::EventRow;
 use crate::web::console::figures::{DAY, EVENTS, HOUR, stacked};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
-use crate::web::console::subject_link::{hash_text, parse_hash};
+use crate::web::console::subject_link::{hash_text, parse_hash, tell_origins};
 use crate::web::console::{Choice, RecordSpan};
 use crate::web::form::FormPairs;
 use crate::web::http::cookies;
@@ -212,6 +212,8 @@ pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<Str
     let mut page = EventsPage { expired, ..EventsPage::new(layout, asked, page, &attacks, chart, limits) };
     let own = services.audit.subject(&admin.account.recorded());
     page.rows.iter_mut().flat_map(|row| &mut row.subjects).for_each(|it| it.name_own(own, admin.login()));
+    let files = services.live.origins().in_use();
+    tell_origins(page.rows.iter_mut().flat_map(|row| &mut row.subjects), &files);
     Ok(visit.page(status, &page))
 }
 

@@ -310,7 +310,11 @@ const fn page_of(section: LiveSection) -> &'static str {
         LiveSection::Apps => "/admin/apps",
         LiveSection::Factors => "/admin/factors",
         LiveSection::Registration => "/admin/invitations",
-        LiveSection::Brand | LiveSection::Login | LiveSection::Captcha | LiveSection::Sms => HERE,
+        LiveSection::Brand
+        | LiveSection::Login
+        | LiveSection::Origins
+        | LiveSection::Captcha
+        | LiveSection::Sms => HERE,
     }
 }
 

@@ -19,6 +19,9 @@ use crate::config::LiveSettings;
 use crate::lookup::{
     LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus, hindrances_of,
 };
+use crate::origins::OriginKey;
+use crate::web::console::access::AccessAnswer;
+use crate::web::console::attack::AnswerLink;
 use crate::web::console::confirm;
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
@@ -195,6 +198,7 @@ async fn person(
         kind: kind(found),
         name: name(found, asked),
         facts: Vec::new(),
+        origins: origins(request, live, found),
         standing: Vec::new(),
         disabled: None,
         limits: Vec::new(),
@@ -221,6 +225,16 @@ async fn person(
         limits: limits.into_iter().map(state).collect(),
         ..person
     })
+}
+
+/// Whose the address is, each with the form that refuses it.
+fn origins(request: &AdminRequest, live: &LiveSettings, found: &AskedSubject) -> Vec<AnswerLink> {
+    let Some(network) = found.network() else { return Vec::new() };
+    let (files, access) = (request.services.live.origins().in_use(), live.access.settings());
+    let access = access.in_force(request.visit.now());
+    let link =
+        |key: OriginKey| AnswerLink::new(AccessAnswer::Deny, &key.to_string(), files.name(&key), &access);
+    files.of_network(network).map(link).collect()
 }
 
 fn kind(found: &AskedSubject) -> &'static str {
@@ -298,6 +312,8 @@ pub struct Person {
     /// The name as limits count it: a canonical login, or a number in E.164.
     pub name: String,
     pub facts: Vec<String>,
+    /// Whose the address is, if a file tells it.
+    pub origins: Vec<AnswerLink>,
     /// What keeps them out; empty if nothing does.
     pub standing: Vec<StandingRow>,
     pub disabled: Option<Moment>,

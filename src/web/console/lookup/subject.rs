@@ -1,6 +1,8 @@
 //! A subject as an administrator types it, as a path of the API carries it, or by its hash in the record.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
 
 use crate::accounts::{DeviceId, Realm, RealmLogin, Username};
 use crate::audit::SubjectKind;
@@ -118,6 +120,25 @@ pub struct AskedSubject {
     pub subject: Option<LookupSubject>,
     /// The hash of one that was asked for by it, and its mask.
     pub masked: Option<(RecordedSubject, String)>,
+}
+
+impl AskedSubject {
+    /// The network that its mask shows, or the one that counts as its address; None of anything but an address.
+    pub fn network(&self) -> Option<IpNet> {
+        if let Some((_, mask)) = &self.masked {
+            return mask.parse().ok();
+        }
+        let LookupValue::Address { address, .. } = &self.subject.as_ref()?.value else { return None };
+        match *address.as_slice() {
+            [4, a, b, c, d] => Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)).into()),
+            [6, ref first @ ..] => {
+                let mut octets = [0; 16];
+                octets.get_mut(..first.len())?.copy_from_slice(first);
+                IpNet::new(Ipv6Addr::from(octets).into(), 64).ok()
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The text that forms carry for a subject of the record.
