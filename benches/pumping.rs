@@ -25,7 +25,7 @@ use gatehouse::config::{Brake, Limits};
 use house::{House, Way};
 use picture::{Picture, Series};
 use table::{Table, count, per_cent};
-use town::{ALL_RANGES, DAYS, Day, Pumper, QUIET, month, sum};
+use town::{ALL_RANGES, DAYS, Day, Pumper, QUIET, RANGES, month, sum};
 
 /// Where the default of `sms-total` leaves room for honest people.
 const HONEST_WITHIN_LIMITS: u64 = 500;
@@ -51,6 +51,13 @@ fn pumpers() -> Vec<Pumper> {
             name: "spread, one to each of 10,000 ranges",
             first: 0,
             ranges: ALL_RANGES,
+            asks_a_day: 10_000,
+            ..FAST
+        },
+        Pumper {
+            name: "spread, ranges that nobody else has",
+            first: RANGES,
+            ranges: ALL_RANGES - RANGES,
             asks_a_day: 10_000,
             ..FAST
         },
@@ -211,7 +218,7 @@ fn over_ranges(runs: &Runs, folder: &std::path::Path) -> std::io::Result<()> {
     let mut table = Table::new(&["ranges", "our pages", "Verify", "a relay", "costs a day, our pages"]);
     let ways = [Way::Pages, Way::Verify, Way::Relay];
     let mut curves: [Vec<f64>; 3] = Default::default();
-    for ranges in [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000] {
+    for ranges in [1, 3, 10, 30, 48, 100, 300, 1_000, 10_000] {
         let pumper = Pumper { ranges, first: if ranges > 1_900 { 0 } else { 20 }, ..FAST };
         let mut cells = vec![count(f64::from(ranges))];
         let mut money = String::new();
@@ -231,7 +238,7 @@ fn over_ranges(runs: &Runs, folder: &std::path::Path) -> std::io::Result<()> {
     let named = ["our pages", "Verify", "a relay"].into_iter().zip(curves);
     let picture = Picture {
         title: "28,800 requests a day, all challenges solved: messages sent a day".to_owned(),
-        x: "ranges: 1, 3, 10, … 10,000".to_owned(),
+        x: "ranges: 1, 3, 10, 30, 48, 100, 300, 1,000, 10,000".to_owned(),
         y: "messages".to_owned(),
         logarithmic: true,
         series: named.map(|(name, values)| Series { name: name.to_owned(), values }).collect(),

@@ -3,9 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use gatehouse::config::{Brake, Limits};
-use gatehouse::sms::{
-    Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, judged_for, lasts,
-};
+use gatehouse::sms::{Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, lasts};
 use gatehouse_limiter::{Limit, RuleAction, RuleSpan};
 
 /// By which requests come. At a relay nobody can be shown a challenge.
@@ -62,10 +60,11 @@ enum Prefix {
 }
 
 /// What was sent to a prefix and is judged, oldest first, and when its brakes of the last days began and ended.
-#[derive(Default)]
 struct Traffic {
     sent: VecDeque<Sent>,
     brakes: Vec<(f64, f64)>,
+    /// When it had nothing against it over a day.
+    cleared_at: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -77,6 +76,8 @@ struct Sent {
 }
 
 const DAY: f64 = 86_400.0;
+/// As the product: how long such a prefix is not judged over a day again.
+const CLEARED_FOR: f64 = 60.0;
 
 /// A brake is on: messages go to numbers that were proven before that time. Or only a challenge is asked for.
 #[derive(Clone, Copy)]
@@ -126,7 +127,7 @@ impl House {
         let sent = Sent { at: now, network: ask.network, solved: challenged, entered_at: ask.entered_at };
         let spread = self.is_spread(ask, now);
         for prefix in prefixes(ask, spread) {
-            self.prefixes.entry(prefix).or_default().sent.push_back(sent);
+            self.prefixes.entry(prefix).or_insert_with(Traffic::new).sent.push_back(sent);
         }
         if let Some(at) = ask.entered_at {
             self.reading.push_back((at, ask.range, spread));
@@ -174,17 +175,21 @@ impl House {
         let mut found: Option<Found> = None;
         for prefix in prefixes(ask, !self.is_proven(ask) && self.are_few_unproven()) {
             let Some(traffic) = self.prefixes.get_mut(&prefix) else { continue };
+            if prefix == Prefix::Unproven {
+                traffic.cleared_at = f64::NEG_INFINITY;
+            }
             let before = traffic.brakes_before(&self.brake, now);
             let ladder = match prefix {
                 Prefix::Block(..) => Ladder::of_block(&self.brake, shows),
                 Prefix::Range(_) | Prefix::Unproven => Ladder::of_range(&self.brake, shows, before),
             };
-            let window = match prefix {
-                Prefix::Block(..) => self.brake.window.as_secs_f64(),
-                Prefix::Range(_) => judged_for(&self.brake, before).as_secs_f64(),
-                Prefix::Unproven => DAY,
+            let window = self.brake.window.as_secs_f64();
+            let (spans, longest) = match prefix {
+                Prefix::Block(..) => (vec![window], window),
+                Prefix::Range(_) if before == 0 => (vec![window, DAY], DAY),
+                Prefix::Range(_) | Prefix::Unproven => (vec![DAY], DAY),
             };
-            match (found, traffic.judge(&ladder, &self.brake, (before, window), now)) {
+            match (found, traffic.judge(&ladder, &self.brake, (before, &spans, longest), now)) {
                 (Some(Found::Brake { proven_before: one }), Some(Found::Brake { proven_before: other })) => {
                     found = Some(Found::Brake { proven_before: one.min(other) });
                 }
@@ -202,6 +207,10 @@ fn prefixes(ask: &Ask, unproven: bool) -> impl Iterator<Item = Prefix> {
 }
 
 impl Traffic {
+    const fn new() -> Self {
+        Self { sent: VecDeque::new(), brakes: Vec::new(), cleared_at: f64::NEG_INFINITY }
+    }
+
     fn brakes_before(&mut self, brake: &Brake, now: f64) -> usize {
         self.brakes.retain(|(_, ends)| *ends > now - brake.again_within.as_secs_f64());
         self.brakes.iter().filter(|(_, ends)| *ends <= now).count()
@@ -211,28 +220,38 @@ impl Traffic {
         &mut self,
         ladder: &Ladder,
         brake: &Brake,
-        (before, window): (usize, f64),
+        (before, spans, longest): (usize, &[f64], f64),
         now: f64,
     ) -> Option<Found> {
-        let under = |began: f64| Found::Brake { proven_before: began - window };
+        let under = |began: f64| Found::Brake { proven_before: began - longest };
         let last = self.brakes.last().copied();
         if let Some((began, ends)) = last
             && ends > now
         {
             return Some(under(began));
         }
-        let since = last.map_or(now - window, |(_, ended)| ended.max(now - window));
         while self.sent.front().is_some_and(|sent| sent.at <= now - DAY) {
             self.sent.pop_front();
         }
-        let traffic = self.weigh(ladder, brake, since, now)?;
-        match ladder.rung(&traffic, brake.min_entered)? {
-            Rung::Challenge => Some(Found::Challenge),
-            Rung::Brake => {
-                self.brakes.push((now, now + lasts(brake, before).as_secs_f64()));
-                Some(under(now))
+        let mut found = None;
+        for span in spans {
+            let is_whole = before == 0 && *span == DAY;
+            if is_whole && found.is_none() && self.cleared_at > now - CLEARED_FOR {
+                continue;
+            }
+            let since = last.map_or(now - span, |(_, ended)| ended.max(now - span));
+            let traffic = self.weigh(ladder, brake, since, now);
+            match traffic.and_then(|traffic| ladder.rung(&traffic, brake.min_entered)) {
+                None if is_whole && found.is_none() => self.cleared_at = now,
+                None => {}
+                Some(Rung::Challenge) => found = Some(Found::Challenge),
+                Some(Rung::Brake) => {
+                    self.brakes.push((now, now + lasts(brake, before).as_secs_f64()));
+                    return Some(under(now));
+                }
             }
         }
+        found
     }
 
     /// What the ledger's query counts. None if so many codes were entered that no network's share matters.

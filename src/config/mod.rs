@@ -62,8 +62,9 @@ pub use sections::{
 };
 pub use settings::{Config, LiveSettings, Settings};
 pub use sms::{
-    AliyunSettings, Brake, CountryMode, CountrySettings, GLOBAL_NETWORKS, GatewaySettings, GatewayTemplate, HttpGatewaySettings,
-    HttpMethod, ListedGateway, SmsSettings, SmsTunables, TencentSettings, TwilioSettings,
+    AliyunSettings, Brake, CountryMode, CountrySettings, GLOBAL_NETWORKS, GatewaySettings, GatewayTemplate,
+    HttpGatewaySettings, HttpMethod, ListedGateway, SmsSettings, SmsTunables, TencentSettings,
+    TwilioSettings,
 };
 pub(crate) use sms::{BodyKind, Placeholder, TemplatePiece};
 pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse, visited};

@@ -21,7 +21,7 @@ mod ladder;
 #[cfg(test)]
 mod made_up_day_tests;
 
-pub use ladder::{Ladder, PrefixTraffic, Rung, judged_for, lasts};
+pub use ladder::{Ladder, PrefixTraffic, Rung, lasts};
 
 /// The number's prefix asks for more than usual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// and other instances notice that an administrator lifted a brake this much later.
 const REMEMBERED: Duration = Duration::from_secs(1);
 const MOST_REMEMBERED: usize = 10_000;
+/// How long a range that had nothing against it over a day is judged over the window alone: as many messages too many.
+const CLEARED_FOR: Duration = Duration::from_secs(60);
 
 /// Reads the brakes, puts them on, and remembers the prefixes that this process met a moment ago, by scope. A remembered
 /// one can only refuse.
@@ -70,19 +72,33 @@ pub struct SmsBrakes {
     remembered: quick_cache::sync::Cache<(String, String), (Micros, BrakedPrefix)>,
     /// Ranges that are known to be proven, by scope.
     proven: quick_cache::sync::Cache<(String, String), ()>,
+    /// When a range had nothing against it over a day, by scope: to count a busy one takes milliseconds.
+    cleared: quick_cache::sync::Cache<(String, String), Micros>,
     clock: Clock,
     entropy: Entropy,
 }
 
 impl SmsBrakes {
     pub fn new(clock: Clock, entropy: Entropy) -> Self {
-        let [remembered, proven] = [MOST_REMEMBERED; 2];
+        let [remembered, proven, cleared] = [MOST_REMEMBERED; 3];
         Self {
             remembered: quick_cache::sync::Cache::new(remembered),
             proven: quick_cache::sync::Cache::new(proven),
+            cleared: quick_cache::sync::Cache::new(cleared),
             clock,
             entropy,
         }
+    }
+
+    fn clear(&self, judged: &JudgedPrefix<'_>, now: Micros) {
+        if judged.kind == PrefixKind::Range {
+            self.cleared.insert((judged.scope.to_owned(), judged.prefix.to_owned()), now);
+        }
+    }
+
+    fn cleared(&self, judged: &JudgedPrefix<'_>, now: Micros) -> bool {
+        let at = self.cleared.get(&(judged.scope.to_owned(), judged.prefix.to_owned()));
+        at.is_some_and(|at| now >= at && now.since(at) < CLEARED_FOR)
     }
 
     pub fn forget(&self, scope: &str, prefix: &str) {
@@ -117,10 +133,10 @@ impl SmsBrakes {
         let challenges = !matches!(purpose.program(), Some((ProgramKind::Relay, _)));
         let judge = |kind, prefix| JudgedPrefix { kind, scope: &scope, prefix, challenges, brake };
         let standing = self.standing(tx, &scope, phone.range(), now).await?;
-        let block = judge(PrefixKind::Block, phone.block()).evaluate(tx, now, &self.entropy).await?;
-        let mut range = judge(PrefixKind::Range, phone.range()).evaluate(tx, now, &self.entropy).await?;
+        let block = judge(PrefixKind::Block, phone.block()).evaluate(tx, now, self).await?;
+        let mut range = judge(PrefixKind::Range, phone.range()).evaluate(tx, now, self).await?;
         if standing != RangeStanding::Proven {
-            let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, &self.entropy).await?;
+            let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, self).await?;
             range = BrakedPrefix::both(range, all);
         }
         for (prefix, found) in [(phone.block(), block), (phone.range(), range)] {
@@ -252,43 +268,65 @@ impl JudgedPrefix<'_> {
         &self,
         tx: &mut Tx,
         now: Micros,
-        entropy: &Entropy,
+        brakes: &SmsBrakes,
     ) -> Result<Option<BrakedPrefix>, DbError> {
-        let Self { brake, kind, .. } = self;
         let history = self.history(tx, now).await?;
         if let Some(held) = self.under(&history, now) {
             return Ok(Some(held));
         }
-        let (ladder, window) = (self.ladder(history.before), self.judged_for(history.before));
-        let since = since(now, window, history.last_end);
-        let traffic: PrefixTraffic = on_tx!(tx, connection => query_as(kind.sql()).bind(self.prefix)
-            .bind(self.scope).bind(since.0).bind(2 * i64::from(ladder.most)).bind(i64::from(ladder.most_solved))
-            .fetch_one(connection).await)?;
-        let rung = ladder.rung(&traffic, brake.min_entered);
-        if rung.is_some() && *kind == PrefixKind::Unproven && !self.are_few_unproven(tx, now).await? {
-            return Ok(None);
-        }
-        match rung {
-            None => return Ok(None),
-            Some(Rung::Challenge) => {
-                // Until the oldest message without an entered code stops counting.
-                let oldest = traffic.oldest.map(Micros);
-                let retry_after = oldest.map_or(window, |at| at.plus(window).since(now));
-                return Ok(Some(BrakedPrefix { retry_after, proven_before: None, tripped: false }));
+        let ladder = self.ladder(history.before);
+        let mut found: Option<BrakedPrefix> = None;
+        for span in self.spans(history.before).into_iter().flatten() {
+            // Where there was a brake lately, each message is judged.
+            let is_whole = history.before == 0 && span == self.longest();
+            if is_whole && found.is_none() && brakes.cleared(self, now) {
+                continue;
             }
-            Some(Rung::Brake) => {}
+            let traffic = self.traffic(tx, &ladder, since(now, span, history.last_end)).await?;
+            let rung = ladder.rung(&traffic, self.brake.min_entered);
+            if rung.is_some() && self.kind == PrefixKind::Unproven && !self.are_few_unproven(tx, now).await? {
+                return Ok(None);
+            }
+            match rung {
+                None if is_whole && found.is_none() => brakes.clear(self, now),
+                None => {}
+                Some(Rung::Challenge) => {
+                    // Until the oldest message without an entered code stops counting.
+                    let oldest = traffic.oldest.map(Micros);
+                    let retry_after = oldest.map_or(span, |at| at.plus(span).since(now));
+                    let asks = BrakedPrefix { retry_after, proven_before: None, tripped: false };
+                    found = BrakedPrefix::both(found, Some(asks));
+                }
+                Some(Rung::Brake) => return self.trip(tx, now, traffic, &brakes.entropy).await.map(Some),
+            }
         }
-        // Requests that run at the same time are counted beside this one, so the brake may trip a few
-        // messages late; one of them sets it.
+        Ok(found)
+    }
+
+    async fn traffic(&self, tx: &mut Tx, ladder: &Ladder, since: Micros) -> Result<PrefixTraffic, DbError> {
+        Ok(
+            on_tx!(tx, connection => query_as(self.kind.sql()).bind(self.prefix).bind(self.scope).bind(since.0)
+            .bind(2 * i64::from(ladder.most)).bind(i64::from(ladder.most_solved)).fetch_one(connection).await)?,
+        )
+    }
+
+    /// Puts a brake on, unless another request did. Requests that run at the same time are counted beside this one, so it
+    /// may trip a few messages late.
+    async fn trip(
+        &self,
+        tx: &mut Tx,
+        now: Micros,
+        traffic: PrefixTraffic,
+        entropy: &Entropy,
+    ) -> Result<BrakedPrefix, DbError> {
         tx.lock(DbLock::brake(self.scope, self.prefix)).await?;
         let history = self.history(tx, now).await?;
         if let Some(held) = self.under(&history, now) {
-            return Ok(Some(held));
+            return Ok(held);
         }
-        let held = (now, now.plus(ladder::lasts(brake, history.before)));
+        let held = (now, now.plus(ladder::lasts(self.brake, history.before)));
         self.put_on(tx, held, traffic, entropy).await?;
-        let put_on = self.under(&BrakeHistory { held: Some(held), ..history }, now);
-        Ok(put_on.map(|braked| BrakedPrefix { tripped: true, ..braked }))
+        Ok(BrakedPrefix { tripped: true, ..self.held(held, now) })
     }
 
     fn ladder(&self, before: usize) -> Ladder {
@@ -298,20 +336,31 @@ impl JudgedPrefix<'_> {
         }
     }
 
-    /// How far back its messages count.
-    fn judged_for(&self, before: usize) -> Duration {
+    /// The spans over which it is judged. A range is judged over a day, too, so that nobody gains by patience; and over that
+    /// alone where it was under a brake lately, or where each range gets a message or two.
+    fn spans(&self, before: usize) -> [Option<Duration>; 2] {
+        let first = match self.kind {
+            PrefixKind::Range if before == 0 => Some(self.brake.window).filter(|window| *window < DAY),
+            PrefixKind::Block | PrefixKind::Range | PrefixKind::Unproven => None,
+        };
+        [first, Some(self.longest())]
+    }
+
+    /// How far back its messages count at most.
+    fn longest(&self) -> Duration {
         match self.kind {
             PrefixKind::Block => self.brake.window,
-            PrefixKind::Range => ladder::judged_for(self.brake, before),
-            // Each of them gets a message or two, so there is no haste in it.
-            PrefixKind::Unproven => self.brake.window.max(DAY),
+            PrefixKind::Range | PrefixKind::Unproven => self.brake.window.max(DAY),
         }
     }
 
     fn under(&self, history: &BrakeHistory, now: Micros) -> Option<BrakedPrefix> {
-        let (began_at, ends_at) = history.held?;
-        let proven_before = Some(began_at.minus(self.judged_for(history.before)));
-        Some(BrakedPrefix { retry_after: ends_at.since(now), proven_before, tripped: false })
+        history.held.map(|held| self.held(held, now))
+    }
+
+    fn held(&self, (began_at, ends_at): (Micros, Micros), now: Micros) -> BrakedPrefix {
+        let proven_before = Some(began_at.minus(self.longest()));
+        BrakedPrefix { retry_after: ends_at.since(now), proven_before, tripped: false }
     }
 
     /// Whether nearly all codes that came back within a day are from proven ranges.
@@ -328,7 +377,7 @@ impl JudgedPrefix<'_> {
             "SELECT began_at, ends_at, CAST(CASE WHEN lifted_by IS NULL THEN 0 ELSE 1 END AS BIGINT)
             FROM sms_brakes WHERE prefix = $1 AND scope = $2 AND ends_at > $3 ORDER BY ends_at DESC LIMIT 4";
         let lately = now.minus(self.brake.again_within);
-        let from = lately.min(now.minus(self.judged_for(1)));
+        let from = lately.min(now.minus(self.longest()));
         let rows: Vec<(i64, i64, i64)> = on_tx!(tx, connection => query_as(SQL).bind(self.prefix)
             .bind(self.scope).bind(from.0).fetch_all(connection).await)?;
         let (held, over): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, ends_at, _)| *ends_at > now.0);

@@ -213,10 +213,7 @@ impl SendJob {
     }
 
     /// Makes attempts until the message is handed over, or until the request is refused for what it meets.
-    async fn run(
-        self: &Arc<Self>,
-        set: impl Iterator<Item = Obstacle>,
-    ) -> Result<SendAnswer, DbError> {
+    async fn run(self: &Arc<Self>, set: impl Iterator<Item = Obstacle>) -> Result<SendAnswer, DbError> {
         self.free_name().await?;
         let mut path = self.first;
         for known in set.chain(self.remembered_brake()) {

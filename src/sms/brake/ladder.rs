@@ -51,11 +51,6 @@ pub fn lasts(brake: &Brake, before: usize) -> Duration {
     (brake.lifts_after * TERMS[before.min(TERMS.len() - 1)]).min(30 * DAY)
 }
 
-/// How far back the messages count that put it on: after another one a day, so that it takes no haste.
-pub fn judged_for(brake: &Brake, before: usize) -> Duration {
-    if before == 0 { brake.window } else { brake.window.max(DAY) }
-}
-
 impl Ladder {
     /// The ladder of a million numbers, which were under `before` brakes lately.
     pub fn of_range(brake: &Brake, challenges: bool, before: usize) -> Self {

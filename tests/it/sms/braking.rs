@@ -279,7 +279,7 @@ async fn a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundre
         sent(instance.send(&other_block(&crowd, n)).await);
     }
     // A number in none of these blocks.
-    assert_eq!(challenged(instance.send(&crowd).await), ("sms-brake".to_owned(), HOUR));
+    assert_eq!(challenged(instance.send(&crowd).await), ("sms-brake".to_owned(), 24 * HOUR));
     let address = address();
     let register = RequestedMessage { purpose: Purpose::Register.into(), ..ask(&crowd, &address) };
     assert_eq!(challenged(instance.ask(register.clone()).await).0, "sms-brake", "a registration, too");
