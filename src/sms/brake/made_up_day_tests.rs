@@ -1,4 +1,5 @@
-//! What pumpers get, and what honest people lose to them, on a made-up day: the table in docs/sms.md.
+//! What pumpers get, and what honest people lose to them, on a made-up day. `benches/pumping.rs` has whole months, of
+//! more pumpers, with the same ladder; here the ledger itself counts.
 //!
 //! Honest messages go to many ranges. One range is pumped, and strangers frame another, so that it is braked: both solve
 //! every challenge, ask every three seconds and enter no code. The test runs at a smaller scale than the table, which
