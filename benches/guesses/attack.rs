@@ -370,6 +370,7 @@ pub fn show(seed: u64, picture: &std::path::Path) -> std::io::Result<Vec<String>
         x: "day".into(),
         y: "accounts".into(),
         logarithmic: true,
+        below: Vec::new(),
         series: drawn,
     }
     .write(picture)?;

@@ -423,6 +423,7 @@ pub fn show(seed: u64, picture: &std::path::Path) -> std::io::Result<Vec<String>
         x: "day after the change of the password".into(),
         y: "people".into(),
         logarithmic: true,
+        below: Vec::new(),
         series,
     }
     .write(picture)?;

@@ -22,6 +22,8 @@ pub struct Picture {
     pub y: String,
     /// From 1 on: what is less lies on the axis.
     pub logarithmic: bool,
+    /// What stands below each value; empty: the days, every fifth.
+    pub below: Vec<String>,
     pub series: Vec<Series>,
 }
 
@@ -81,11 +83,15 @@ impl Picture {
                 crate::table::count(value),
             );
         }
-        for day in std::iter::once(1).chain((5..=days).step_by(5)) {
-            let x = LEFT + (RIGHT - LEFT) * (day - 1) as f64 / (days - 1) as f64;
+        let by_day =
+            || std::iter::once(1).chain((5..=days).step_by(5)).map(|day| (day, day.to_string())).collect();
+        let below: Vec<(usize, String)> =
+            if self.below.is_empty() { by_day() } else { (1..).zip(self.below.iter().cloned()).collect() };
+        for (place, text) in below {
+            let x = LEFT + (RIGHT - LEFT) * (place - 1) as f64 / (days - 1) as f64;
             let _ = writeln!(
                 svg,
-                "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{day}</text>",
+                "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
                 BOTTOM + 18.0
             );
         }
