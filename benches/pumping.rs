@@ -1,9 +1,9 @@
 //! What SMS pumpers are sent, and what honest people lose to them, in made-up months. A simulation: the ladder of the
 //! brake and the rules of the limits are the product's, and every figure follows from the seed.
 //!
-//!     cargo bench --bench pumping -- [seed=1] [honest=10000] [FOLDER]
+//!     cargo bench --bench pumping -- [seed=1] [honest=10000] [before] [FOLDER]
 //!
-//! The folder gets `pumping-days.svg` and `pumping-ranges.svg`.
+//! `before`: the brake as it was before it learnt. The folder gets `pumping-days.svg` and `pumping-ranges.svg`.
 
 #[path = "support/chance.rs"]
 #[allow(dead_code, reason = "each bench uses its own part of this")]
@@ -20,7 +20,7 @@ mod town;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gatehouse::config::{Brake, Limits};
+use gatehouse::config::Limits;
 
 use house::{House, Way};
 use picture::{Picture, Series};
@@ -66,14 +66,18 @@ fn pumpers() -> Vec<Pumper> {
     ]
 }
 
+const BEFORE: &str = "before";
+
 struct Runs {
+    /// False: the brake as it was before it learnt.
+    learns: bool,
     seed: u64,
     honest: u64,
 }
 
 impl Runs {
     fn days(&self, way: Way, pumper: Option<&Pumper>) -> Vec<Day> {
-        month(self.seed, House::new(way, Brake::default(), None), self.honest, pumper)
+        month(self.seed, House::new(way, self.learns, None), self.honest, pumper)
     }
 }
 
@@ -81,9 +85,10 @@ fn main() -> std::io::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let number =
         |name: &str| arguments.iter().find_map(|it| it.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
-    let folder = arguments.iter().find(|argument| !argument.contains('='));
+    let learns = !arguments.iter().any(|argument| argument == BEFORE);
+    let folder = arguments.iter().find(|argument| !argument.contains('=') && *argument != BEFORE);
     let folder = folder.map_or_else(std::env::temp_dir, PathBuf::from);
-    let runs = Runs { seed: number("seed").unwrap_or(1), honest: number("honest").unwrap_or(10_000) };
+    let runs = Runs { learns, seed: number("seed").unwrap_or(1), honest: number("honest").unwrap_or(10_000) };
     println!(
         "seed {}, {} honest requests a day, {DAYS} days, a pumper from day {}\n",
         runs.seed,
@@ -207,7 +212,7 @@ fn within_limits(runs: &Runs) {
     println!("\nOur pages, the default limits in force, {HONEST_WITHIN_LIMITS} honest requests a day\n");
     let mut table = pumper_table();
     for pumper in pumpers() {
-        let house = House::new(Way::Pages, Brake::default(), Some(&Limits::default()));
+        let house = House::new(Way::Pages, runs.learns, Some(&Limits::default()));
         row(&mut table, &pumper, &month(runs.seed, house, HONEST_WITHIN_LIMITS, Some(&pumper)));
     }
     table.print();

@@ -668,6 +668,11 @@ impl DbLock {
         Self::of("sms.brake", format!("{scope} {prefix}").as_bytes())
     }
 
+    /// Messages to a range that was not proven yet.
+    pub fn new_range(scope: &str, range: &str) -> Self {
+        Self::of("sms.range", format!("{scope} {range}").as_bytes())
+    }
+
     /// An account's password.
     pub fn account(id: &[u8]) -> Self {
         Self::of("account", id)

@@ -49,7 +49,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// None if there is no such file, which whoever reads it tells.
+    /// Reads the state of a file; None if there is none.
     pub fn of(path: &Path) -> Option<Self> {
         let file = path.metadata().ok()?;
         let modified = (file.mtime(), file.mtime_nsec());

@@ -40,7 +40,7 @@ pub struct OriginFiles(Vec<Arc<OriginFile>>);
 pub struct OriginFile {
     source: OriginSource,
     path: PathBuf,
-    /// Of the file that was read last, or tried.
+    /// The state of the file when it was last read, or tried.
     state: Option<FileState>,
     table: Option<Arc<OriginTable>>,
     /// When the file in use was made: what a database says of itself, or when a list was changed.

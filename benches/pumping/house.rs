@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use gatehouse::config::{Brake, Limits};
-use gatehouse::sms::{Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, lasts};
+use gatehouse::sms::{
+    Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, WHILE_PEOPLE_ARE_NEW, lasts,
+};
 use gatehouse_limiter::{Limit, RuleAction, RuleSpan};
 
 /// By which requests come. At a relay nobody can be shown a challenge.
@@ -36,11 +38,13 @@ pub struct Answer {
 
 pub struct House {
     way: Way,
+    /// False: each brake lasts an hour, whatever was before, and only blocks and ranges have one.
+    learns: bool,
     brake: Brake,
     prefixes: HashMap<Prefix, Traffic>,
     /// When the first code of a range came back, and whether another did a day later.
     proven: HashMap<u32, (f64, bool)>,
-    /// Codes that will be entered, and when; and whether they count with other ranges that were never proven.
+    /// Codes that will be entered, and when; and whether the range was not proven yet.
     reading: VecDeque<(f64, u32, bool)>,
     /// The same of those that were entered within a day.
     entered: VecDeque<(f64, bool)>,
@@ -87,10 +91,11 @@ enum Found {
 }
 
 impl House {
-    pub fn new(way: Way, brake: Brake, limits: Option<&Limits>) -> Self {
+    pub fn new(way: Way, learns: bool, limits: Option<&Limits>) -> Self {
         Self {
             way,
-            brake,
+            learns,
+            brake: Brake::default(),
             prefixes: HashMap::new(),
             proven: HashMap::new(),
             reading: VecDeque::new(),
@@ -130,7 +135,7 @@ impl House {
             self.prefixes.entry(prefix).or_insert_with(Traffic::new).sent.push_back(sent);
         }
         if let Some(at) = ask.entered_at {
-            self.reading.push_back((at, ask.range, spread));
+            self.reading.push_back((at, ask.range, !self.is_proven(ask)));
         }
         Answer { challenged, sent: true }
     }
@@ -152,19 +157,19 @@ impl House {
     }
 
     /// Whether nearly all codes that came back within a day are from proven ranges.
-    fn are_few_unproven(&self) -> bool {
+    fn mostly_proven(&self) -> bool {
         let all = self.entered.len();
         all > 0 && 5 * self.entered_in_proven >= PROVEN_OF_FIVE as usize * all
     }
 
     /// Codes that were entered until now.
     fn read(&mut self, now: f64) {
-        while let Some((_, spread)) = self.entered.pop_front_if(|(at, _)| *at <= now - DAY) {
-            self.entered_in_proven -= usize::from(!spread);
+        while let Some((_, is_new)) = self.entered.pop_front_if(|(at, _)| *at <= now - DAY) {
+            self.entered_in_proven -= usize::from(!is_new);
         }
-        while let Some((at, range, spread)) = self.reading.pop_front_if(|(at, ..)| *at <= now) {
-            self.entered.push_back((at, spread));
-            self.entered_in_proven += usize::from(!spread);
+        while let Some((at, range, is_new)) = self.reading.pop_front_if(|(at, ..)| *at <= now) {
+            self.entered.push_back((at, is_new));
+            self.entered_in_proven += usize::from(!is_new);
             let (first, proven) = self.proven.entry(range).or_insert((at, false));
             *proven |= at - *first >= DAY;
         }
@@ -173,19 +178,22 @@ impl House {
     fn found(&mut self, ask: &Ask, now: f64) -> Option<Found> {
         let shows = self.way != Way::Relay;
         let mut found: Option<Found> = None;
-        for prefix in prefixes(ask, !self.is_proven(ask) && self.are_few_unproven()) {
+        let (unproven, mostly_proven) = (self.learns && !self.is_proven(ask), self.mostly_proven());
+        for prefix in prefixes(ask, unproven) {
             let Some(traffic) = self.prefixes.get_mut(&prefix) else { continue };
-            if prefix == Prefix::Unproven {
-                traffic.cleared_at = f64::NEG_INFINITY;
-            }
-            let before = traffic.brakes_before(&self.brake, now);
+            let lately = traffic.brakes_before(&self.brake, now);
+            let before = if self.learns && !matches!(prefix, Prefix::Block(..)) { lately } else { 0 };
             let ladder = match prefix {
                 Prefix::Block(..) => Ladder::of_block(&self.brake, shows),
+                Prefix::Unproven if !mostly_proven => {
+                    Ladder::of_range(&self.brake, shows, before).times(WHILE_PEOPLE_ARE_NEW)
+                }
                 Prefix::Range(_) | Prefix::Unproven => Ladder::of_range(&self.brake, shows, before),
             };
             let window = self.brake.window.as_secs_f64();
             let (spans, longest) = match prefix {
                 Prefix::Block(..) => (vec![window], window),
+                Prefix::Range(_) if !self.learns => (vec![window], window),
                 Prefix::Range(_) if before == 0 => (vec![window, DAY], DAY),
                 Prefix::Range(_) | Prefix::Unproven => (vec![DAY], DAY),
             };
@@ -235,14 +243,14 @@ impl Traffic {
         }
         let mut found = None;
         for span in spans {
-            let is_whole = before == 0 && *span == DAY;
-            if is_whole && found.is_none() && self.cleared_at > now - CLEARED_FOR {
+            let is_second = spans.len() == 2 && *span == DAY;
+            if is_second && found.is_none() && self.cleared_at > now - CLEARED_FOR {
                 continue;
             }
             let since = last.map_or(now - span, |(_, ended)| ended.max(now - span));
             let traffic = self.weigh(ladder, brake, since, now);
             match traffic.and_then(|traffic| ladder.rung(&traffic, brake.min_entered)) {
-                None if is_whole && found.is_none() => self.cleared_at = now,
+                None if is_second && found.is_none() => self.cleared_at = now,
                 None => {}
                 Some(Rung::Challenge) => found = Some(Found::Challenge),
                 Some(Rung::Brake) => {

@@ -210,8 +210,9 @@ impl Town {
         self.turn = turn.wrapping_add(1);
         let range = pumper.first + turn % pumper.ranges;
         let number = (self.chance.below(pumper.numbers) * (NUMBERS / pumper.numbers)) as u32;
-        let network = THEIRS + turn % pumper.networks;
-        let address = network * 16 + turn / pumper.networks % 16;
+        // By chance, or each range would see few of them.
+        let network = THEIRS + self.chance.below(pumper.networks.into()) as u32;
+        let address = network * 16 + self.chance.below(16) as u32;
         let entered_at = self.chance.is(pumper.entered).then_some(now + READING);
         let proven_since = self.theirs.get(&(range, number)).copied();
         Ask { range, number, network, address, entered_at, proven_since }

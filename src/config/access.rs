@@ -33,7 +33,7 @@ pub struct AccessSettings {
     pub pause_sms: Vec<SmsPause>,
 }
 
-/// Who is refused, until when and why.
+/// One entry of `deny`: a network or an origin that is refused, its end and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AccessDenial {
     #[serde(flatten)]
@@ -319,14 +319,14 @@ impl NetworkTable {
 
 /// Origins that are refused, and when each entry ends.
 #[derive(Debug, Clone, Default)]
-struct OriginTable {
+struct DeniedOrigins {
     ends: HashMap<OriginKey, Micros>,
     /// When all have ended.
     last: Micros,
     origins: Origins,
 }
 
-impl OriginTable {
+impl DeniedOrigins {
     fn of(entries: impl Iterator<Item = (OriginKey, Micros)>) -> Self {
         let mut table = Self { last: Micros(i64::MIN), ..Self::default() };
         for (key, until) in entries {
@@ -348,7 +348,7 @@ impl OriginTable {
 pub struct AccessRules {
     settings: AccessSettings,
     denied: NetworkTable,
-    denied_origins: OriginTable,
+    denied_origins: DeniedOrigins,
     allowed: NetworkTable,
 }
 
@@ -364,7 +364,7 @@ impl From<AccessSettings> for AccessRules {
         let networks = settings.deny.iter().filter_map(|it| Some((it.network()?, it.until)));
         let origins = settings.deny.iter().filter_map(|it| Some((it.origin()?.clone(), it.until)));
         let allowed = settings.allow.iter().map(|it| (it.network, it.until));
-        let (denied, denied_origins) = (NetworkTable::of(networks), OriginTable::of(origins));
+        let (denied, denied_origins) = (NetworkTable::of(networks), DeniedOrigins::of(origins));
         Self { denied, denied_origins, allowed: NetworkTable::of(allowed), settings }
     }
 }
@@ -444,7 +444,7 @@ impl AccessDenial {
 }
 
 impl DeniedSubject {
-    /// By which an entry names it.
+    /// The key of an entry under which it stands: `network` or `origin`.
     pub const fn key(&self) -> &'static str {
         match self {
             Self::Network(_) => "network",

@@ -51,14 +51,14 @@ pub struct CountrySettings {
     pub mode: CountryMode,
 }
 
-/// What becomes of requests for codes to numbers of a country.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What becomes of requests for codes to numbers of a country, the least strict first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum CountryMode {
     #[default]
     Allow,
     /// Each needs a solved challenge.
     Challenge,
-    /// As if it were not one of `countries`.
+    /// Refused, like a country that is not one of `countries`.
     Block,
 }
 
@@ -94,7 +94,7 @@ section! {
         /// A prefix that was under a brake within this time is watched more closely: a next brake is put on by fewer
         /// messages, and lasts 4 times as long, then 24 times.
         again_within: Duration = DAY * 7, duration(MINUTE..=DAY * 30);
-        /// With a solved challenge, to a range that was under a brake lately.
+        /// Messages with a solved challenge that put the next brake on a range, or on those that were never proven.
         min_sent_again: u32 = 50, integer(1..=1_000_000);
     }
 }

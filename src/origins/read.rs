@@ -194,7 +194,7 @@ fn shown(name: &str) -> Box<str> {
     seen.trim().into()
 }
 
-/// As MaxMind, DB-IP and IPinfo write it.
+/// The record of an operator in the databases of MaxMind, DB-IP and IPinfo.
 #[derive(Deserialize)]
 struct AsnRecord {
     autonomous_system_number: Option<RecordField>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use serde::Serialize;
-use sqlx::{Row, query, query_as};
+use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
 
 use super::{MessagePurpose, Phone, ProgramKind};
@@ -59,32 +59,37 @@ pub struct HeldBrake {
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a prefix is remembered in this process: a flood at a braked prefix asks the database this often,
-/// and other instances notice that an administrator lifted a brake this much later.
+/// How long a prefix is remembered in this process: a flood at a braked prefix asks the database this often, and
+/// other instances notice that an administrator lifted a brake this much later. So does this one for the brake of
+/// ranges that were never proven, since it is remembered for each of them.
 const REMEMBERED: Duration = Duration::from_secs(1);
 const MOST_REMEMBERED: usize = 10_000;
 /// How long a range that had nothing against it over a day is judged over the window alone: as many messages too many.
 const CLEARED_FOR: Duration = Duration::from_secs(60);
+/// How long a range that was proven is not looked up again: its codes leave the ledger some day.
+const PROVEN_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// Reads the brakes, puts them on, and remembers the prefixes that this process met a moment ago, by scope. A remembered
 /// one can only refuse.
 pub struct SmsBrakes {
     remembered: quick_cache::sync::Cache<(String, String), (Micros, BrakedPrefix)>,
-    /// Ranges that are known to be proven, by scope.
-    proven: quick_cache::sync::Cache<(String, String), ()>,
+    /// When a range was found to be proven, by scope.
+    proven: quick_cache::sync::Cache<(String, String), Micros>,
     /// When a range had nothing against it over a day, by scope: to count a busy one takes milliseconds.
     cleared: quick_cache::sync::Cache<(String, String), Micros>,
+    /// Whether nearly all codes that come back are from proven ranges, by scope, and when that was counted.
+    mostly_proven: quick_cache::sync::Cache<String, (Micros, bool)>,
     clock: Clock,
     entropy: Entropy,
 }
 
 impl SmsBrakes {
     pub fn new(clock: Clock, entropy: Entropy) -> Self {
-        let [remembered, proven, cleared] = [MOST_REMEMBERED; 3];
         Self {
-            remembered: quick_cache::sync::Cache::new(remembered),
-            proven: quick_cache::sync::Cache::new(proven),
-            cleared: quick_cache::sync::Cache::new(cleared),
+            remembered: quick_cache::sync::Cache::new(MOST_REMEMBERED),
+            proven: quick_cache::sync::Cache::new(MOST_REMEMBERED),
+            cleared: quick_cache::sync::Cache::new(MOST_REMEMBERED),
+            mostly_proven: quick_cache::sync::Cache::new(MOST_REMEMBERED),
             clock,
             entropy,
         }
@@ -98,7 +103,7 @@ impl SmsBrakes {
 
     fn cleared(&self, judged: &JudgedPrefix<'_>, now: Micros) -> bool {
         let at = self.cleared.get(&(judged.scope.to_owned(), judged.prefix.to_owned()));
-        at.is_some_and(|at| now >= at && now.since(at) < CLEARED_FOR)
+        at.is_some_and(|at| is_fresh(at, now, CLEARED_FOR))
     }
 
     pub fn forget(&self, scope: &str, prefix: &str) {
@@ -132,12 +137,16 @@ impl SmsBrakes {
         let scope = purpose.scope();
         let challenges = !matches!(purpose.program(), Some((ProgramKind::Relay, _)));
         let judge = |kind, prefix| JudgedPrefix { kind, scope: &scope, prefix, challenges, brake };
-        let standing = self.standing(tx, &scope, phone.range(), now).await?;
         let block = judge(PrefixKind::Block, phone.block()).evaluate(tx, now, self).await?;
         let mut range = judge(PrefixKind::Range, phone.range()).evaluate(tx, now, self).await?;
-        if standing != RangeStanding::Proven {
-            let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, self).await?;
-            range = BrakedPrefix::both(range, all);
+        let mut standing = RangeStanding::Proven;
+        // Under a brake of its own nothing more is asked: what is sent then does not count.
+        if BrakedPrefix::both(block, range).is_none_or(|found| found.proven_before.is_none()) {
+            standing = self.standing(tx, &scope, phone.range(), now).await?;
+            if standing != RangeStanding::Proven {
+                let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, self).await?;
+                range = BrakedPrefix::both(range, all);
+            }
         }
         for (prefix, found) in [(phone.block(), block), (phone.range(), range)] {
             if let Some(found) = found {
@@ -145,8 +154,7 @@ impl SmsBrakes {
                 self.remembered.insert((scope.to_string(), prefix.to_owned()), remembered);
             }
         }
-        let spread = standing == RangeStanding::Unproven;
-        Ok(JudgedNumber { braked: BrakedPrefix::both(block, range), spread })
+        Ok(JudgedNumber { braked: BrakedPrefix::both(block, range), standing })
     }
 
     async fn standing(
@@ -156,39 +164,50 @@ impl SmsBrakes {
         range: &str,
         now: Micros,
     ) -> Result<RangeStanding, DbError> {
-        const SQL: &str = "SELECT COALESCE(MAX(entered_at) - MIN(entered_at), 0),
-            COUNT(CASE WHEN created_at > $3 THEN 1 END)
-            FROM sms_messages WHERE number_range = $1 AND scope = $2 AND state <> 'refused'";
+        const ENTERED: &str = "SELECT COALESCE(MAX(entered_at) - MIN(entered_at), 0) FROM sms_messages
+            WHERE number_range = $1 AND scope = $2 AND entered_at IS NOT NULL";
+        const OF_A_DAY: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages WHERE number_range = $1
+            AND scope = $2 AND created_at > $3 AND state <> 'refused' AND share = 'open' AND judged = 1 LIMIT $4) AS few";
         let key = (scope.to_owned(), range.to_owned());
-        if self.proven.get(&key).is_some() {
+        if self.proven.get(&key).is_some_and(|at| is_fresh(at, now, PROVEN_FOR)) {
             return Ok(RangeStanding::Proven);
         }
-        let (apart, of_a_day): (i64, i64) = on_tx!(tx, connection => query_as(SQL).bind(range).bind(scope)
-            .bind(now.minus(DAY).0).fetch_one(connection).await)?;
+        // Those that run at the same time must see each other, or a burst to one range counts as a spread over many.
+        tx.lock(DbLock::new_range(scope, range)).await?;
+        let apart: i64 = on_tx!(tx, connection => query_scalar(ENTERED).bind(range).bind(scope)
+            .fetch_one(connection).await)?;
         if Micros(apart) >= Micros(0).plus(DAY) {
-            self.proven.insert(key, ());
+            self.proven.insert(key, now);
             return Ok(RangeStanding::Proven);
         }
+        let of_a_day: i64 = on_tx!(tx, connection => query_scalar(OF_A_DAY).bind(range).bind(scope)
+            .bind(now.minus(DAY).0).bind(i64::from(MOST_OF_AN_UNPROVEN_RANGE)).fetch_one(connection).await)?;
         let few = of_a_day < i64::from(MOST_OF_AN_UNPROVEN_RANGE);
         Ok(if few { RangeStanding::Unproven } else { RangeStanding::UnprovenAndMany })
     }
 }
 
-/// What is known of a range from the codes of it that were entered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RangeStanding {
-    /// Two were entered at least a day apart, so that nobody proves a range in a hurry.
-    Proven,
-    Unproven,
-    /// So many messages went to it within a day that it counts for itself alone.
-    UnprovenAndMany,
+fn is_fresh(at: Micros, now: Micros, lasts: Duration) -> bool {
+    now >= at && now.since(at) < lasts
 }
 
-/// What the prefixes of a number ask, and whether its message counts with those to other ranges that were never proven.
+/// What is known of a range from the codes of it that were entered, as the ledger has it for each message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RangeStanding {
+    /// Two were entered at least a day apart, so that nobody proves a range in a hurry.
+    #[default]
+    Proven = 0,
+    /// The message counts with those to other ranges that were never proven.
+    Unproven = 1,
+    /// So many messages went to it within a day that this one counts for its range alone.
+    UnprovenAndMany = 2,
+}
+
+/// What the prefixes of a number ask, and the standing of its range.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JudgedNumber {
     pub braked: Option<BrakedPrefix>,
-    pub spread: bool,
+    pub standing: RangeStanding,
 }
 
 impl BrakedPrefix {
@@ -229,9 +248,11 @@ const UNPROVEN: &str = "+";
 /// So many messages to one of these count there in a day: what is more is for its own ladder, so that a pumper of one
 /// range shuts no others.
 pub const MOST_OF_AN_UNPROVEN_RANGE: u32 = 5;
-/// At least so many of five codes that come back are from proven ranges. Otherwise, as on the first days of an installation, those
-/// that were never proven are not judged together: they are the people themselves.
+/// At least so many of five codes that come back are from proven ranges. Otherwise, as on the first days of an
+/// installation, the people themselves are in ranges that were never proven, and those take more to be braked.
 pub const PROVEN_OF_FIVE: i64 = 4;
+/// As many times more.
+pub const WHILE_PEOPLE_ARE_NEW: u32 = 5;
 
 impl PrefixKind {
     const fn sql(self) -> &'static str {
@@ -247,7 +268,7 @@ struct JudgedPrefix<'a> {
     kind: PrefixKind,
     scope: &'a str,
     prefix: &'a str,
-    /// Who asks can be shown a challenge.
+    /// Whether the requester can be shown a challenge.
     challenges: bool,
     brake: &'a Brake,
 }
@@ -276,19 +297,23 @@ impl JudgedPrefix<'_> {
         }
         let ladder = self.ladder(history.before);
         let mut found: Option<BrakedPrefix> = None;
-        for span in self.spans(history.before).into_iter().flatten() {
-            // Where there was a brake lately, each message is judged.
-            let is_whole = history.before == 0 && span == self.longest();
-            if is_whole && found.is_none() && brakes.cleared(self, now) {
+        let (first, longest) = self.spans(history.before);
+        for (span, is_second) in
+            first.map(|span| (span, false)).into_iter().chain([(longest, first.is_some())])
+        {
+            if is_second && found.is_none() && brakes.cleared(self, now) {
                 continue;
             }
             let traffic = self.traffic(tx, &ladder, since(now, span, history.last_end)).await?;
-            let rung = ladder.rung(&traffic, self.brake.min_entered);
-            if rung.is_some() && self.kind == PrefixKind::Unproven && !self.are_few_unproven(tx, now).await? {
-                return Ok(None);
+            let mut rung = ladder.rung(&traffic, self.brake.min_entered);
+            if rung.is_some()
+                && self.kind == PrefixKind::Unproven
+                && !self.mostly_proven(tx, now, brakes).await?
+            {
+                rung = ladder.times(WHILE_PEOPLE_ARE_NEW).rung(&traffic, self.brake.min_entered);
             }
             match rung {
-                None if is_whole && found.is_none() => brakes.clear(self, now),
+                None if is_second && found.is_none() => brakes.clear(self, now),
                 None => {}
                 Some(Rung::Challenge) => {
                     // Until the oldest message without an entered code stops counting.
@@ -324,7 +349,9 @@ impl JudgedPrefix<'_> {
         if let Some(held) = self.under(&history, now) {
             return Ok(held);
         }
-        let held = (now, now.plus(ladder::lasts(self.brake, history.before)));
+        // Of a block so few are enough that nobody may shut it for longer by doing it again.
+        let before = if self.kind == PrefixKind::Block { 0 } else { history.before };
+        let held = (now, now.plus(ladder::lasts(self.brake, before)));
         self.put_on(tx, held, traffic, entropy).await?;
         Ok(BrakedPrefix { tripped: true, ..self.held(held, now) })
     }
@@ -338,12 +365,12 @@ impl JudgedPrefix<'_> {
 
     /// The spans over which it is judged. A range is judged over a day, too, so that nobody gains by patience; and over that
     /// alone where it was under a brake lately, or where each range gets a message or two.
-    fn spans(&self, before: usize) -> [Option<Duration>; 2] {
+    fn spans(&self, before: usize) -> (Option<Duration>, Duration) {
         let first = match self.kind {
             PrefixKind::Range if before == 0 => Some(self.brake.window).filter(|window| *window < DAY),
             PrefixKind::Block | PrefixKind::Range | PrefixKind::Unproven => None,
         };
-        [first, Some(self.longest())]
+        (first, self.longest())
     }
 
     /// How far back its messages count at most.
@@ -363,13 +390,20 @@ impl JudgedPrefix<'_> {
         BrakedPrefix { retry_after: ends_at.since(now), proven_before, tripped: false }
     }
 
-    /// Whether nearly all codes that came back within a day are from proven ranges.
-    async fn are_few_unproven(&self, tx: &mut Tx, now: Micros) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT COUNT(CASE WHEN spread = 0 THEN 1 END), COUNT(*) FROM sms_messages
-            WHERE created_at > $1 AND scope = $2 AND entered_at IS NOT NULL";
+    /// Whether nearly all codes that came back within a day are from proven ranges. Counted once a minute.
+    async fn mostly_proven(&self, tx: &mut Tx, now: Micros, brakes: &SmsBrakes) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(CASE WHEN standing = 0 THEN 1 END), COUNT(*) FROM sms_messages
+            WHERE created_at > $1 AND scope = $2 AND entered_at IS NOT NULL AND share = 'open'";
+        if let Some((at, known)) = brakes.mostly_proven.get(self.scope)
+            && is_fresh(at, now, CLEARED_FOR)
+        {
+            return Ok(known);
+        }
         let (proven, all): (i64, i64) = on_tx!(tx, connection => query_as(SQL).bind(now.minus(DAY).0)
             .bind(self.scope).fetch_one(connection).await)?;
-        Ok(all > 0 && 5 * proven >= PROVEN_OF_FIVE * all)
+        let mostly = all > 0 && 5 * proven >= PROVEN_OF_FIVE * all;
+        brakes.mostly_proven.insert(self.scope.to_owned(), (now, mostly));
+        Ok(mostly)
     }
 
     async fn history(&self, tx: &mut Tx, now: Micros) -> Result<BrakeHistory, DbError> {
@@ -436,7 +470,7 @@ macro_rules! traffic {
 }
 const BLOCK: &str = traffic!("block = $1");
 const RANGE: &str = traffic!("number_range = $1");
-const UNPROVEN_RANGES: &str = traffic!("spread = 1 AND CAST($1 AS TEXT) = '+'");
+const UNPROVEN_RANGES: &str = traffic!("standing = 1 AND CAST($1 AS TEXT) = '+'");
 
 from_row!(PrefixTraffic, row => PrefixTraffic {
     sent: row.try_get("sent")?,

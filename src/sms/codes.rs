@@ -188,7 +188,8 @@ impl SmsCodes {
         let longest = live.sms.retention.max(live.sms.brake.window);
         let counted = self.message_limits(live).horizon(now);
         let before = now.minus(longest).min(counted);
-        self.0.ledger.purge(before, counted, live.limits.sms_guess.longest_window(), batch).await
+        let spans = [live.limits.sms_guess.longest_window(), live.sms.brake.again_within];
+        self.0.ledger.purge(before, counted, spans, batch).await
     }
 
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::brake::SmsBrakes;
+use super::brake::{RangeStanding, SmsBrakes};
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::message_limits::MessageLogs;
 use super::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage, hex};
@@ -112,13 +112,13 @@ impl Ledger {
 
     /// Deletes at most `batch` messages from before that time, as many of our own pages that were withheld before
     /// `counted` (anybody causes those: as fast as they solve challenges, or as their addresses are admitted), as many expired codes and brakes, and as many
-    /// wrong codes and askers that are older than `guess_window`, which nothing counts any more; returns the largest of
+    /// wrong codes and askers that are older than `guess_window`, which nothing counts any more, as brakes that ended before `again_within`; returns the largest of
     /// these counts. Less than a batch means that none are left.
     pub async fn purge(
         &self,
         before: Micros,
         counted: Micros,
-        guess_window: Duration,
+        [guess_window, again_within]: [Duration; 2],
         batch: u32,
     ) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
@@ -142,7 +142,7 @@ impl Ledger {
             (MESSAGES, before),
             (WITHHELD, counted),
             (CODES, now),
-            (BRAKES, before),
+            (BRAKES, before.min(now.minus(again_within))),
             (EXCUSES, before),
             (WRONG, over),
             (ASKERS, over),
@@ -222,7 +222,7 @@ impl Ledger {
                 return Ok(Break(Unsent::Met(met)));
             }
         }
-        insert(&mut tx, draft, judged.spread, now).await?;
+        insert(&mut tx, draft, judged.standing, now).await?;
         tx.commit().await?;
         sent.insert(0, KeptHit { at: now, id: draft.hit });
         Ok(Continue(wait(number.limit, &sent, now)))
@@ -312,10 +312,15 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
     Ok(earlier)
 }
 
-async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, spread: bool, now: Micros) -> Result<(), DbError> {
+async fn insert(
+    tx: &mut Tx,
+    draft: &MessageDraft<'_>,
+    standing: RangeStanding,
+    now: Micros,
+) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
         once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope,
-        asked_from, number_key, spread)
+        asked_from, number_key, standing)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18, $19, $20)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
@@ -334,7 +339,7 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, spread: bool, now: Micros
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
         .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
-        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)).bind(i64::from(spread)))?;
+        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)).bind(standing as i64))?;
     if let Some(code_hash) = draft.code_hash {
         execute!(in tx => query(CODE).bind(&number_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at))?;

@@ -24,7 +24,10 @@ use crate::db::random_id;
 use crate::entropy::Entropy;
 use crate::typed;
 
-pub use brake::{HeldBrake, Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, lasts};
+pub use brake::{
+    HeldBrake, Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, WHILE_PEOPLE_ARE_NEW,
+    lasts,
+};
 pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
 pub use codes::{BudgetLevel, CodesDeps, PhoneOwners, SmsCodes, SpentRule};
 pub use gateway::{

@@ -128,7 +128,7 @@ impl Phone {
 
     /// ISO 3166-1, two letters, or [`GLOBAL_NETWORKS`]; None if the numbering plans no longer contain the number.
     pub fn country(&self) -> Option<String> {
-        self.number()?.get_region_code().map(|region| region.to_string())
+        country_of(self.as_str())
     }
 
     /// Refuses a number of any other country; an empty list allows all countries, and no global network.
@@ -157,12 +157,17 @@ impl Phone {
         self.numbers().any(|number| listed(&number)) || self.country_mode(sms) == CountryMode::Challenge
     }
 
+    /// The strictest mode of a country in which the phone has a number.
     fn country_mode(&self, sms: &SmsTunables) -> CountryMode {
         if sms.country.is_empty() {
             return CountryMode::Allow;
         }
-        let settings = self.country().and_then(|country| sms.country.get(&country).copied());
-        settings.unwrap_or_default().mode
+        // Both numbers of one phone reach it, and cost what it costs.
+        let modes = self.numbers().map(|number| {
+            let settings = country_of(&number).and_then(|country| sms.country.get(&country).copied());
+            settings.unwrap_or_default().mode
+        });
+        modes.max().unwrap_or_default()
     }
 
     /// The dialling prefix that its subject shares with 9,999 neighbours: all but the last four digits.
@@ -200,6 +205,10 @@ impl Phone {
         let end = subject.len().saturating_sub(digits);
         subject.get(..end).unwrap_or_default()
     }
+}
+
+fn country_of(number: &str) -> Option<String> {
+    PHONE_NUMBER_UTIL.parse(number, None).ok()?.get_region_code().map(|region| region.to_string())
 }
 
 impl fmt::Debug for Phone {

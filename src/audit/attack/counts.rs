@@ -69,7 +69,7 @@ pub struct AttackFigures {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OriginShare {
-    /// As `[access] deny` takes it.
+    /// The origin, in the form that `[access] deny` takes.
     pub key: String,
     pub name: String,
     pub percent: u64,

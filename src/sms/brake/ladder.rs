@@ -7,7 +7,7 @@ use crate::config::Brake;
 /// The most that unreturned messages requested from one network weigh. It is a fifth of the 20 that trip a
 /// block, so that it takes five networks. One address, or one customer's /48, trips nothing.
 const MOST_OF_A_NETWORK: u32 = 4;
-/// It takes this many networks to brake a range.
+/// It takes this many networks to brake a range; to brake it again, as many as messages are enough.
 const NETWORKS_OF_A_RANGE: u32 = 100;
 
 /// What was sent to a prefix, and how much of it was entered.
@@ -18,7 +18,7 @@ pub struct PrefixTraffic {
     /// Messages without an entered code, in half messages: one requested with a solved challenge weighs half,
     /// because that cost somebody something. No network's weigh more than the ladder says.
     pub weight: i64,
-    /// Those with a solved challenge, in messages, no network's more than the ladder says.
+    /// Messages with a solved challenge and without an entered code. No network's count more than the ladder says.
     pub solved: i64,
     /// When the oldest of them was sent.
     pub oldest: Option<i64>,
@@ -76,7 +76,8 @@ impl Ladder {
         }
     }
 
-    /// Nobody who asks a relay can be shown a challenge, so there both rungs are one, as high as both.
+    /// The rungs of many numbers. Nobody who asks a relay can be shown a challenge, so there both rungs are one, as high as
+    /// both.
     fn of_rungs(free: u32, solved: u32, challenges: bool) -> Self {
         let both = free + solved;
         Self {
@@ -86,6 +87,12 @@ impl Ladder {
             most: if challenges { most_of_a_network(free) } else { (both / NETWORKS_OF_A_RANGE).max(1) },
             most_solved: (solved / NETWORKS_OF_A_RANGE).max(1),
         }
+    }
+
+    /// The same ladder with rungs so many times as high. What one network counts stays, so it takes as many more of them.
+    pub fn times(self, factor: u32) -> Self {
+        let challenge = self.challenge.map(|rung| rung.saturating_mul(factor));
+        Self { challenge, brake: self.brake.saturating_mul(factor), ..self }
     }
 
     /// The highest that the traffic has reached, if so few of its codes were entered.
@@ -158,6 +165,17 @@ mod tests {
         assert_eq!((most_of_a_network(20), most_of_a_network(1)), (4, 1));
         let range = |challenges| Ladder::of_range(&Brake::default(), challenges, 0);
         assert_eq!((range(true).most_solved, range(false).most), (5, 6));
+    }
+
+    #[test]
+    fn a_higher_ladder_takes_more_networks() {
+        let high = |free, solved| {
+            Ladder::of_range(&Brake::default(), true, 0).times(5).rung(&unreturned(free, solved, 0), 0.1)
+        };
+        assert_eq!(
+            [high(499, 0), high(500, 0), high(500, 2_499), high(500, 2_500)],
+            [None, Some(Rung::Challenge), Some(Rung::Challenge), Some(Rung::Brake)]
+        );
     }
 
     #[test]

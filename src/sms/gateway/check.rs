@@ -59,7 +59,7 @@ impl CheckedPart {
         GatewayCheck { part: self, result: CheckResult::NotAsked(reason.into()) }
     }
 
-    /// Of a part whose question was not answered.
+    /// The check of a part whose question was not answered.
     pub(super) fn unanswered(self, wrong: CheckResult) -> GatewayCheck {
         GatewayCheck { part: self, result: wrong }
     }
@@ -90,7 +90,7 @@ impl GatewayCheck {
 }
 
 impl From<DeliveryResult> for CheckResult {
-    /// Of a question that was refused, or that had no answer.
+    /// What a refusal, or the lack of an answer, says of the part that was asked about.
     fn from(delivery: DeliveryResult) -> Self {
         match delivery {
             DeliveryResult::Refused { reason, whose: RefusedFor::Everybody(why) } => {

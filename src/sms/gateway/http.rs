@@ -27,7 +27,7 @@ pub(super) struct HttpGateway {
     tokens: ReportTokens,
     method: reqwest::Method,
     url: ReadyTemplate,
-    /// Of the address, which has no placeholder in it.
+    /// The scheme, host and port of the address; None if they have a placeholder.
     origin: Option<reqwest::Url>,
     headers: Vec<(HeaderName, HeaderTemplate)>,
     body: Option<ReadyTemplate>,

@@ -445,7 +445,7 @@ impl ReportTokens {
         url
     }
 
-    /// The same with a token, for a gateway whose reports prove nothing themselves.
+    /// The URL for all reports, with a token, for a gateway whose reports prove nothing themselves.
     pub fn secret_url(&self, gateway: &str) -> Url {
         let mut url = self.all_url(gateway);
         url.query_pairs_mut().append_pair("token", &self.of_text(gateway));

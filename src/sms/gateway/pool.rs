@@ -62,7 +62,7 @@ impl Gateways {
         Self(listed.into_iter().map(slot).collect())
     }
 
-    /// Those of a configuration; and the outbox, if it is among them.
+    /// Opens the gateways of a configuration. Returns the outbox, too, if it is among them.
     pub fn open(
         listed: &[config::ListedGateway],
         deps: &GatewayDeps<'_>,

@@ -46,7 +46,7 @@ pub(super) struct TencentGateway {
 }
 
 /// The signed parts of a request.
-struct SignedRequest<'a> {
+struct Tc3Request<'a> {
     host: &'a str,
     at: Micros,
     body: &'a str,
@@ -109,7 +109,7 @@ impl TencentGateway {
 
     async fn post(&self, action: &str, call: &Value) -> Result<GatewayAnswer, DeliveryResult> {
         let (host, body) = (host_of(&self.url), call.to_string());
-        let request = SignedRequest { host: &host, at: self.clock.now(), body: &body };
+        let request = Tc3Request { host: &host, at: self.clock.now(), body: &body };
         let signed = request.authorization(&self.secret_id, self.secret_key.expose_secret());
         let request = |client: &Client| {
             client
@@ -186,7 +186,7 @@ impl TencentGateway {
             valid.map(|package| number(package, "PackageAmount") - number(package, "CurrentUsage")).sum();
         match left {
             1.. => CheckedPart::Balance.passed(format!("{left} messages are left in packages")),
-            // Those who pay afterwards have none.
+            // An account that pays afterwards has no packages.
             _ => CheckedPart::Balance
                 .not_asked("no package has messages left; needed unless you pay afterwards"),
         }
@@ -231,7 +231,7 @@ fn approval(why: OutOfService, name: &str, found: Result<Vec<Value>, CheckResult
     }
 }
 
-impl SignedRequest<'_> {
+impl Tc3Request<'_> {
     fn authorization(&self, secret_id: &str, secret_key: &str) -> String {
         let mac = |key: &[u8], text: &str| {
             let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
@@ -383,7 +383,7 @@ mod tests {
                 "b834fcf2f13c038c7bb4665475b54c2ecd0b73b5f7ad35852d8a9fc569022ad9",
             ),
         ] {
-            let request = SignedRequest { host: "sms.tencentcloudapi.com", at: AT, body };
+            let request = Tc3Request { host: "sms.tencentcloudapi.com", at: AT, body };
             let (id, key) = ("AKIDz8krbsJ5yKBZQpn74WFkmLPx3EXAMPLE", "Gu5t9xGARNpq86cd98joQYCN3EXAMPLE");
             assert_eq!(
                 request.authorization(id, key),

@@ -80,7 +80,7 @@ impl TwilioGateway {
         self.client.call(request, evaluate).await
     }
 
-    /// Of the account.
+    /// The URL of something that belongs to the account.
     fn resource(&self, path: &str) -> Url {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{path}", self.url.path()));

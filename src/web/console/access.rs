@@ -77,7 +77,7 @@ impl AccessAnswer {
         }
     }
 
-    /// By which an entry names it: who is refused may be an origin.
+    /// The key of an entry under which the subject stands: of `deny` it may be an origin.
     fn key_of(self, subject: &str) -> &'static str {
         match self {
             Self::Deny if OriginKey::is_meant_by(subject) => "origin",

@@ -21,7 +21,7 @@ use crate::web::http::{Locale, Problem, Services, ServicesData};
     "origin": "asn:64496", "name": "AS64496 Example Hosting", "known": true, "signed_in": 3412, "met": 12
 }))]
 pub struct OriginReport {
-    /// As `deny` takes it.
+    /// The origin, in the form that `deny` takes.
     #[schema(value_type = String)]
     pub origin: OriginKey,
     /// For people.

@@ -12,7 +12,10 @@ on_each_store! {
     a_brake_that_was_lifted_counts_against_nobody,
     one_message_to_each_of_many_new_ranges_is_a_spread,
     many_to_one_new_range_shut_no_other,
-    while_most_people_are_in_new_ranges_those_are_not_judged_together,
+    while_most_people_are_in_new_ranges_it_takes_more_to_brake_those,
+    what_is_withheld_makes_no_range_one_of_many_messages,
+    a_block_is_braked_for_no_longer_however_often,
+    a_window_of_days_judges_each_message,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -134,18 +137,45 @@ async fn many_to_one_new_range_shut_no_other(store: Store) {
     assert!(!sent(instance.send(&number(2)).await).short);
 }
 
-async fn while_most_people_are_in_new_ranges_those_are_not_judged_together(store: Store) {
+async fn while_most_people_are_in_new_ranges_it_takes_more_to_brake_those(store: Store) {
     let (rig, instance) = rig(store).await;
-    for range in 0..20 {
-        assert!(!sent(instance.send(&number(range)).await).short, "nobody entered a code yet");
-    }
-    for range in 20..60 {
+    // Three codes in a hundred come back, all in new ranges: few enough for a brake.
+    for range in 0..3 {
         let phone = number(range);
         assert!(!sent(instance.send(&phone).await).short);
         assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
     }
-    rig.advance(HOUR);
-    for range in 60..100 {
-        assert!(!sent(instance.send(&number(range)).await).short, "{range}");
+    pump(&instance, 47, 47, |n| number(10 + n)).await;
+    assert_eq!(instance.codes.ledger().brakes().await.unwrap()[0].prefix, "+");
+}
+
+/// Otherwise somebody could have withheld messages take ranges out of what is judged together.
+async fn what_is_withheld_makes_no_range_one_of_many_messages(store: Store) {
+    let (rig, instance) = rig(store).await;
+    prove(&rig, &instance, 0).await;
+    pump(&instance, 10, 10, |n| number(1 + n)).await;
+    for range in 100..110 {
+        for _ in 0..6 {
+            assert!(sent(solved(&instance, &number(range)).await).short);
+        }
     }
+    rig.advance(HOUR + MICRO);
+    pump(&instance, 2, 10, |n| number(100 + n % 10)).await;
+    assert_eq!(instance.codes.ledger().brakes().await.unwrap()[0].prefix, "+");
+}
+
+async fn a_block_is_braked_for_no_longer_however_often(store: Store) {
+    let rig = Rig::new(store, NO_BUDGETS).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for _ in 0..3 {
+        pump(&instance, 10, 20, |_| neighbour(&crowd)).await;
+        assert_eq!(lasts(&rig, &instance).await, HOUR);
+        rig.advance(HOUR + MICRO);
+    }
+}
+
+async fn a_window_of_days_judges_each_message(store: Store) {
+    let rig = Rig::new(store, &format!("{NO_BUDGETS}{SMALL}window = '2d'\n")).await;
+    let instance = rig.instance().await;
+    pump(&instance, 10, 10, |_| number(0)).await;
 }

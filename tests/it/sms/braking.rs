@@ -197,7 +197,7 @@ async fn a_brake_lifts_by_time_and_counts_afresh(store: Store) {
     // In the microsecond in which it ends nothing counts yet.
     sent(instance.send(&neighbour(&crowd)).await);
     rig.advance(MICRO);
-    brake_block(&instance, &crowd, 4 * HOUR).await;
+    brake_block(&instance, &crowd, HOUR).await;
 }
 
 async fn a_brake_is_lifted_by_an_administrator(store: Store) {

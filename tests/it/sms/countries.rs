@@ -21,6 +21,7 @@ on_both_stores!(
     a_country_or_prefix_can_ask_for_a_challenge_each_time,
     a_country_can_be_left_out_by_itself,
     programs_meet_the_same,
+    the_other_number_of_a_phone_is_no_way_round,
 );
 
 /// Solves the challenge that is asked for.
@@ -64,4 +65,14 @@ async fn programs_meet_the_same(store: Store) {
     // It can show no challenge.
     let relay = Logto::of(&app, &boss, "relay:idp").await;
     assert_eq!(relay.send(SINGAPORE, "012345").await.status, 200);
+}
+
+/// Palestine's mobile numbers, which are reached under Israel's code, too.
+async fn the_other_number_of_a_phone_is_no_way_round(store: Store) {
+    for (mode, answer) in [("block", "country-not-allowed"), ("challenge", "captcha-required")] {
+        let app = TestApp::with(store, &format!("[sms.country.PS]\nmode = '{mode}'\n")).await;
+        for phone in ["+970599123456", "+972599123456"] {
+            assert_eq!(app.client().ask_code(phone, "login").await.problem(), answer, "{phone}");
+        }
+    }
 }
