@@ -44,7 +44,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 pub struct FileState {
     bytes: u64,
     modified: (i64, i64),
-    changed: i64,
+    changed: (i64, i64),
     inode: u64,
 }
 
@@ -53,7 +53,12 @@ impl FileState {
     pub fn of(path: &Path) -> Option<Self> {
         let file = path.metadata().ok()?;
         let modified = (file.mtime(), file.mtime_nsec());
-        Some(Self { bytes: file.len(), modified, changed: file.ctime(), inode: file.ino() })
+        Some(Self {
+            bytes: file.len(),
+            modified,
+            changed: (file.ctime(), file.ctime_nsec()),
+            inode: file.ino(),
+        })
     }
 }
 

@@ -85,9 +85,13 @@ impl OriginFiles {
                 OriginFile { source, path, state, table: Some(Arc::new(table)), built, refused: None }
             }
             Err(error) => {
-                tracing::error!(%source, %error, "origins: the file is not in use; what was read before stays");
+                let text = error.to_string();
+                if before.is_none_or(|file| file.refused.as_ref() != Some(&text)) {
+                    tracing::error!(%source, %error, "origins: the file is not in use; what was read before stays");
+                }
+                let state = state.filter(|_| !error.may_pass());
                 let (table, built) = before.map(|file| (file.table.clone(), file.built)).unwrap_or_default();
-                OriginFile { source, path, state, table, built, refused: Some(error.to_string()) }
+                OriginFile { source, path, state, table, built, refused: Some(text) }
             }
         })
     }

@@ -45,10 +45,14 @@ impl BreachedList {
             self.0.filter.store(None);
             return self.followed(FollowedFile::default());
         };
-        let seen = (path.clone(), settings.breached_memory, FileState::of(path));
-        if self.0.followed.lock().seen.as_ref() == Some(&seen) {
-            return;
-        }
+        let mut seen = (path.clone(), settings.breached_memory, FileState::of(path));
+        let known = {
+            let followed = self.0.followed.lock();
+            if followed.seen.as_ref() == Some(&seen) {
+                return;
+            }
+            followed.refused.clone()
+        };
         // Without the lock, which the console takes.
         let refused = match Self::read(settings) {
             Ok(filter) => {
@@ -59,8 +63,14 @@ impl BreachedList {
                 None
             }
             Err(error) => {
-                tracing::error!(%error, "login.breached: the list is not in use; what was read before stays");
-                Some(error.to_string())
+                let refused = Some(error.to_string());
+                if refused != known {
+                    tracing::error!(%error, "login.breached: the list is not in use; what was read before stays");
+                }
+                if error.may_pass() {
+                    seen.2 = None;
+                }
+                refused
             }
         };
         self.followed(FollowedFile { seen: Some(seen), refused });

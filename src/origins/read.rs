@@ -31,6 +31,8 @@ const MIB: u64 = 1024 * 1024;
 /// Ranges of a database once neighbours are joined, and networks of a list.
 const MOST_RANGES: usize = 5_000_000;
 const MOST_LINES: usize = 1_000_000;
+/// Different records of a database: the largest has a tenth.
+const MOST_RECORDS: usize = 1_000_000;
 /// A database of half a million networks takes a second.
 const MOST_TIME: Duration = Duration::from_secs(60);
 /// A tree has one leaf more than it has nodes, and IPv4 is in it four times at most: ::/96, mapped, 6to4 and Teredo.
@@ -82,6 +84,15 @@ enum OriginFault {
     Line { line: usize, text: String },
     #[error("line {line}: {network} is wider than /{WIDEST_V4}, or /{WIDEST_V6} of IPv6")]
     TooWide { line: usize, network: IpNet },
+    #[error("line {line}: {network} has bits beyond its length; write {}, or the length that is meant", network.trunc())]
+    HostBits { line: usize, network: IpNet },
+}
+
+impl OriginError {
+    /// Whether the same file may be read the next time.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self.fault, OriginFault::Io(_) | OriginFault::TooSlow)
+    }
 }
 
 /// Reads a file and checks all of it; with the time when it was made. It may take seconds: call it where blocking is
@@ -159,6 +170,9 @@ fn ranges<V: Copy + PartialEq>(
         }
         let found = found?;
         let Some(offset) = found.offset() else { continue };
+        if known.len() > MOST_RECORDS {
+            return Err(OriginFault::TooManyRanges);
+        }
         let value = match known.get(&offset) {
             Some(value) => *value,
             None => {
@@ -286,7 +300,11 @@ fn list_table(bytes: &[u8]) -> Result<RangeTable<()>, OriginFault> {
         let parsed = written.parse::<IpNet>().or_else(|_| written.parse::<IpAddr>().map(IpNet::from));
         let network =
             parsed.map_err(|_| OriginFault::Line { line, text: written.chars().take(64).collect() })?;
-        let network = unmapped(network).trunc();
+        let network = unmapped(network);
+        // A line that was cut short, or a slip.
+        if network != network.trunc() {
+            return Err(OriginFault::HostBits { line, network });
+        }
         let widest = if network.addr().is_ipv4() { WIDEST_V4 } else { WIDEST_V6 };
         if network.prefix_len() < widest {
             return Err(OriginFault::TooWide { line, network });

@@ -108,6 +108,9 @@ fn what_is_no_such_file_is_told() {
     assert!(text(b"0.0.0.0/0\n").contains("line 1: 0.0.0.0/0 is wider"));
     assert!(text(b"::ffff:0:0/96\n").contains("line 1: 0.0.0.0/0 is wider"));
     assert!(text(b"::/7\n").contains("is wider"));
+    for cut in ["203.0.113.7/3", "2a02:c207::1/12"] {
+        assert!(text(cut.as_bytes()).contains("has bits beyond its length; write"), "{cut}");
+    }
     assert!(text(b"\xff\n").contains("is not UTF-8"));
     assert!(text(ASN).contains("is not UTF-8") || text(ASN).contains("line 1"));
     let many: String =
@@ -206,6 +209,25 @@ fn a_bad_file_changes_nothing_and_is_told() {
     assert!(origins.in_use().refused().is_empty());
     origins.follow(&[]);
     assert_eq!(told(&origins, "203.0.113.7"), "", "it is named no more");
+}
+
+#[test]
+fn a_file_that_could_not_be_opened_is_tried_again() {
+    let (files, origins) = (Files::new(), Origins::default());
+    let path = files.0.path().join("tor");
+    // It is there, and cannot be read, as with too many open files.
+    let wanted = [(list("tor"), path.clone())];
+    std::fs::create_dir(&path).unwrap();
+    origins.follow(&wanted);
+    assert!(
+        origins.in_use().refused()[0].contains("it must be a regular file"),
+        "{:?}",
+        origins.in_use().refused()
+    );
+    let before = origins.in_use();
+    origins.follow(&wanted);
+    let tried = |origins: &OriginFiles| Arc::as_ptr(origins.file(&wanted[0].0).unwrap());
+    assert_ne!(tried(&before), tried(&origins.in_use()), "it was not read again");
 }
 
 #[test]

@@ -64,6 +64,13 @@ pub struct FilterError {
     fault: FilterFault,
 }
 
+impl FilterError {
+    /// Whether the same file may be read the next time.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self.fault, FilterFault::Io(_))
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 enum FilterFault {
     #[error("cannot be read: {0}")]
