@@ -81,6 +81,11 @@ impl GatewayCheck {
             {
                 (vec![CheckedPart::Connection.passed("answers"), Self::failed(*why, reason)], false)
             }
+            // An answer that is about neither, such as that of a wrong address, says nothing of the key.
+            Err(CheckResult::NotAsked(reason)) => {
+                let credentials = CheckedPart::Credentials.not_asked(reason);
+                (vec![CheckedPart::Connection.passed("answers"), credentials], true)
+            }
             Ok(_) | Err(_) => (
                 vec![CheckedPart::Connection.passed("answers"), CheckedPart::Credentials.passed("accepted")],
                 true,

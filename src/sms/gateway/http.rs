@@ -129,15 +129,19 @@ impl HttpGateway {
     }
 
     fn evaluate(&self, answer: &GatewayAnswer) -> DeliveryResult {
-        // Not for a number: gateways of this kind refuse those with other statuses.
+        let said = String::from_utf8_lossy(&answer.body);
+        // Kannel and Jasmin answer 403 to a wrong password; Jasmin also to a number on a route that costs more than is left,
+        // and to messages that come too fast.
+        let is_of_key =
+            || ["Authorization failed for sendsms", "Authentication"].iter().any(|it| said.contains(it));
         let whose = match answer.status.as_u16() {
-            401 | 403 => RefusedFor::Everybody(OutOfService::Credentials),
+            401 => RefusedFor::Everybody(OutOfService::Credentials),
+            403 if is_of_key() => RefusedFor::Everybody(OutOfService::Credentials),
             _ => RefusedFor::ThisMessage,
         };
         if let Some(delivery) = answer.unless_success(None, whose) {
             return delivery;
         }
-        let said = String::from_utf8_lossy(&answer.body);
         let says = |wanted: &Option<String>| wanted.as_ref().map(|wanted| said.contains(wanted.as_str()));
         let status = answer.status.as_u16();
         if says(&self.refused_if) == Some(true) {

@@ -25,7 +25,11 @@ pub struct ListedSlot {
     countries: Vec<String>,
     status: DependencyStatus,
     outages: Mutex<Vec<GatewayOutage>>,
+    /// Outages that a check ended, and no message has yet: what returns among these, the check does not see.
+    ended_by_check: Mutex<Vec<OutageKey>>,
 }
+
+type OutageKey = (OutOfService, Option<String>);
 
 /// A gateway refuses everybody.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +62,7 @@ impl Gateways {
             gateway,
             countries,
             outages: Mutex::default(),
+            ended_by_check: Mutex::default(),
         };
         Self(listed.into_iter().map(slot).collect())
     }
@@ -151,7 +156,10 @@ impl ListedSlot {
     /// Notes what became of a message. A refusal of this message alone says nothing of the gateway.
     pub fn note(&self, delivery: &DeliveryResult, country: Option<&str>, now: Micros) {
         match delivery {
-            DeliveryResult::Accepted { .. } => self.close(|outage| outage.is_for(country)),
+            DeliveryResult::Accepted { .. } => {
+                self.ended_by_check().retain(|(_, of)| of.is_some() && of.as_deref() != country);
+                self.close(|outage| outage.is_for(country));
+            }
             DeliveryResult::Unknown { reason } => self.status.failed(reason),
             DeliveryResult::Refused { whose: RefusedFor::ThisMessage, .. } => self.status.refused(),
             DeliveryResult::Refused { reason, whose: RefusedFor::Everybody(why) } => {
@@ -162,10 +170,19 @@ impl ListedSlot {
     }
 
     fn open(&self, why: OutOfService, country: Option<String>, reason: &str, now: Micros) {
+        let returned = self.ended_by_check().contains(&(why, country.clone()));
         let mut outages = self.outages();
+        let known = outages.iter_mut().find(|outage| outage.country == country);
+        if self.status.is_out() && known.as_ref().is_none_or(|known| known.why != why) {
+            let (which, place) = (self.name(), country.as_deref().unwrap_or("everywhere"));
+            tracing::warn!(which, place, reason, "the SMS gateway refuses everybody; {}", why.advice());
+        }
         self.status.out(&format_args!("{reason}; {}", why.advice()));
-        match outages.iter_mut().find(|outage| outage.country == country) {
-            Some(known) => (known.why, known.reason, known.tried) = (why, reason.to_owned(), now),
+        match known {
+            Some(known) => {
+                known.unasked = returned || (known.unasked && known.why == why);
+                (known.why, known.reason, known.tried) = (why, reason.to_owned(), now);
+            }
             None => outages.push(GatewayOutage {
                 gateway: self.name(),
                 why,
@@ -173,9 +190,13 @@ impl ListedSlot {
                 reason: reason.to_owned(),
                 since: now,
                 tried: now,
-                unasked: false,
+                unasked: returned,
             }),
         }
+    }
+
+    fn ended_by_check(&self) -> MutexGuard<'_, Vec<OutageKey>> {
+        self.ended_by_check.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the outages of which this is true.
@@ -190,20 +211,29 @@ impl ListedSlot {
     /// What a check says of each outage: it is over, or not; or nothing, and then a message has to try.
     fn learn(&self, checks: &[GatewayCheck], now: Micros) {
         let said = |outage: &GatewayOutage| checks.iter().find(|check| check.part == outage.why.part());
-        let failed = |check: &GatewayCheck| matches!(check.result, CheckResult::Failed(..));
+        // Then nothing else could be asked.
+        let no_answer = |check: &GatewayCheck| {
+            matches!(
+                check.result,
+                CheckResult::Failed(OutOfService::Unreachable | OutOfService::Credentials, _)
+            )
+        };
         for outage in self.outages().iter_mut() {
             match said(outage).map(|check| &check.result) {
                 Some(CheckResult::Failed(_, reason)) => {
                     (outage.reason, outage.tried) = (reason.clone(), now);
                 }
                 Some(CheckResult::Passed(_)) => {}
-                // It could not be asked so far.
-                None if checks.iter().any(failed) => outage.tried = now,
+                None if checks.iter().any(no_answer) => outage.tried = now,
                 Some(CheckResult::NotAsked(_)) | None => outage.unasked = true,
             }
         }
         let passed = |check: &GatewayCheck| matches!(check.result, CheckResult::Passed(_));
-        self.close(|outage| said(outage).is_some_and(passed));
+        let over = |outage: &GatewayOutage| said(outage).is_some_and(passed);
+        let ended =
+            self.outages().iter().filter(|it| over(it)).map(|it| (it.why, it.country.clone())).collect();
+        *self.ended_by_check() = ended;
+        self.close(over);
     }
 }
 

@@ -280,7 +280,8 @@ fn refusal(code: &str) -> Option<RefusedFor> {
     let (group, detail) = code.split_once('.').unwrap_or((code, ""));
     let everybody = |why| Some(RefusedFor::Everybody(why));
     match (group, detail) {
-        ("UnauthorizedOperation", "ServiceSuspendDueToArrears")
+        // The provider's own SDKs have the other spelling.
+        ("UnauthorizedOperation", "ServiceSuspendDueToArrears" | "SerivceSuspendDueToArrears")
         | ("FailedOperation", "InsufficientBalanceInSmsPackage") => everybody(Out::Balance),
         ("UnauthorizedOperation", "SdkAppIdIsDisabled" | "RequestPermissionDeny") => everybody(Out::Account),
         ("UnauthorizedOperation", "IndividualUserMarketingSmsPermissionDeny")

@@ -18,12 +18,15 @@ const MESSAGES: usize = 200;
 
 on_both_stores! {
     two_hundred_messages_are_each_taken_once_and_none_is_lost,
+    of_120_parallel_requests_five_are_sent_by_whichever_gateway,
     what_is_out_for_everybody_is_passed_over_and_what_is_about_a_number_is_not,
     nothing_that_may_have_been_sent_is_given_to_another_gateway,
     a_gateway_that_is_not_there_costs_no_message,
     strangers_take_no_gateway_out_of_service,
     a_gateway_is_back_when_it_says_so_and_no_message_has_to_try,
     where_there_is_nothing_to_ask_one_message_tries_again,
+    an_outage_that_a_check_does_not_see_is_tried_by_messages,
+    a_403_is_about_the_message,
     the_last_gateway_is_tried_whatever_was_said_of_it,
     a_number_goes_to_the_gateway_of_its_country,
     each_gateway_reports_on_its_own_messages,
@@ -44,13 +47,23 @@ impl Pair {
     }
 
     async fn with(store: Store, first: Says, second: Says, change: impl Fn(String) -> String) -> Self {
+        Self::limited(store, [first, second], change, &LIMITS).await
+    }
+
+    async fn limited(
+        store: Store,
+        [first, second]: [Says; 2],
+        change: impl Fn(String) -> String,
+        without: &[&str],
+    ) -> Self {
         let first = Scripted::start(Provider::Tencent, first).await;
         let second = Scripted::start(Provider::Aliyun, second).await;
         let secret = secret_file("key");
         let path = secret.path().display().to_string();
         let sections = change([first.section(&path), second.section(&path)].concat());
         let text = format!("[sms]\ngateways = ['tencent', 'aliyun']\ntimeout = '1s'\n{sections}");
-        Self { first, second, app: start(store, &text).await, _secret: secret }
+        let app = start_without(store, &text, without).await;
+        Self { first, second, app, _secret: secret }
     }
 
     async fn send(&self) -> SendOutcome {
@@ -68,7 +81,11 @@ impl Pair {
 }
 
 async fn start(store: Store, text: &str) -> TestApp {
-    TestApp::on(store).file(text).without(&LIMITS).set("sms.brake.enabled", false).start().await
+    start_without(store, text, &LIMITS).await
+}
+
+async fn start_without(store: Store, text: &str, limits: &[&str]) -> TestApp {
+    TestApp::on(store).file(text).without(limits).set("sms.brake.enabled", false).start().await
 }
 
 async fn send(app: &TestApp, phone: &Phone) -> SendOutcome {
@@ -143,6 +160,33 @@ async fn two_hundred_messages_are_each_taken_once_and_none_is_lost(store: Store)
     let sent = outcomes.iter().filter(|outcome| is_sent(outcome)).count();
     assert_eq!(sent, rows.iter().filter(|row| row.state != MessageState::Refused).count());
     assert!(sent > MESSAGES / 2, "{sent}");
+}
+
+async fn of_120_parallel_requests_five_are_sent_by_whichever_gateway(store: Store) {
+    let five = |text| format!("{text}[limits.sms-phone]\nrules = [{{ max = 5, window = '1h' }}]\n");
+    let pair = Pair::limited(store, [Says::Accepts; 2], five, &LIMITS[1..]).await;
+    let mut turn = 0;
+    pair.first.follows(Box::new(move || {
+        turn += 1;
+        if turn % 2 == 0 { Says::Accepts } else { Says::RefusesAll(OutOfService::Balance) }
+    }));
+    let (services, phone) = (&pair.app.services, phone());
+    let sends = (0..120).map(|_| {
+        let (services, phone) = (services.clone(), phone.clone());
+        async move {
+            let live = services.live.snapshot();
+            services.codes.send(&live, ask(&phone, &address())).await.unwrap()
+        }
+    });
+    let outcomes = all(sends).await;
+    assert_eq!(outcomes.iter().filter(|outcome| is_sent(outcome)).count(), 5);
+    let taken = [&pair.first, &pair.second].map(|gateway| {
+        let seen = gateway.seen();
+        seen.into_iter().filter(|(_, says)| *says == Says::Accepts).count()
+    });
+    assert_eq!(taken[0] + taken[1], 5, "{taken:?}");
+    let rows = rows(&pair.app).await;
+    assert!(rows.len() == 5 && rows.iter().all(|row| row.state == MessageState::Accepted), "{rows:?}");
 }
 
 async fn what_is_out_for_everybody_is_passed_over_and_what_is_about_a_number_is_not(store: Store) {
@@ -226,6 +270,42 @@ async fn a_gateway_is_back_when_it_says_so_and_no_message_has_to_try(store: Stor
     assert_eq!(pair.outages(), []);
     assert!(is_sent(&pair.send().await));
     assert_eq!(pair.read(), [2, 2]);
+}
+
+async fn an_outage_that_a_check_does_not_see_is_tried_by_messages(store: Store) {
+    let pair = Pair::start(store, Says::RefusesAll(OutOfService::Signature), Says::Accepts).await;
+    let codes = &pair.app.services.codes;
+    // The check says that all is in order, and messages are refused.
+    pair.first.is_in_order(true);
+    assert!(is_sent(&pair.send().await));
+    pair.app.advance(30 * SECOND);
+    codes.probe_gateways().await;
+    assert_eq!(pair.outages(), []);
+    assert!(is_sent(&pair.send().await));
+    assert_eq!((pair.outages().len(), pair.read()), (1, [2, 2]));
+    for _ in 0..3 {
+        pair.app.advance(29 * SECOND);
+        codes.probe_gateways().await;
+        assert_eq!(pair.outages().len(), 1, "it is not said to be back again");
+        assert!(is_sent(&pair.send().await));
+    }
+    assert_eq!(pair.read(), [3, 5], "one message has tried in a minute and a half");
+    pair.first.says(Says::Accepts);
+    pair.app.advance(30 * SECOND);
+    assert!(is_sent(&pair.send().await));
+    assert_eq!((pair.outages(), pair.read()), (vec![], [4, 5]));
+}
+
+async fn a_403_is_about_the_message(store: Store) {
+    let own = wiremock::MockServer::start().await;
+    let refuses = wiremock::Mock::given(wiremock::matchers::method("POST"));
+    refuses.respond_with(wiremock::ResponseTemplate::new(403)).mount(&own).await;
+    let (second, secret) = (Scripted::start(Provider::Aliyun, Says::Accepts).await, secret_file("key"));
+    let sections = second.section(&secret.path().display().to_string());
+    let text = format!("[sms]\ngateways = ['http', 'aliyun']\n[sms.http]\nurl = '{}'\n{sections}", own.uri());
+    let app = start(store, &text).await;
+    assert_eq!(send(&app, &phone()).await, SendOutcome::NotSent);
+    assert_eq!((outages(&app), second.seen()), (vec![], vec![]));
 }
 
 async fn where_there_is_nothing_to_ask_one_message_tries_again(store: Store) {
