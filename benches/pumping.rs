@@ -39,6 +39,7 @@ const FAST: Pumper = Pumper {
     networks: 1_000,
     entered: 0.0,
     numbers: 1_000_000,
+    solves: true,
 };
 
 fn pumpers() -> Vec<Pumper> {
@@ -47,6 +48,7 @@ fn pumpers() -> Vec<Pumper> {
         Pumper { name: "fast, ten networks", networks: 10, ..FAST },
         Pumper { name: "slow, one range", asks_a_day: 2_400, ..FAST },
         Pumper { name: "a hundred ranges", ranges: 100, ..FAST },
+        Pumper { name: "a hundred ranges, solves nothing", ranges: 100, solves: false, ..FAST },
         Pumper {
             name: "spread, one to each of 10,000 ranges",
             first: 0,

@@ -31,12 +31,18 @@ const REFUSED: u64 = 32_000;
 const ROUNDS: usize = 7;
 /// Numbers whose hour is used up.
 const NUMBERS: u64 = 1_000;
+/// Numbers that nothing else asks for.
+const LONG_AGO: u64 = 50_000_000;
+/// Codes have come back from each of them, a day apart.
+const RANGES: u64 = 100;
 const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Every budget has room for the whole bench, and nobody enters a code.
+/// Every budget has room for the whole bench. The brake judges each message, and does not trip.
 const ROOMY: &str = r#"
 [sms.brake]
-enabled = false
+min_sent = 1000000
+min_sent_range = 1000000
+min_solved_range = 1000000
 [limits.sms-phone]
 rules = [{ max = 1, window = "1m" }, { max = 5, window = "1h" }, { max = 10, window = "24h" }]
 [limits.sms-address]
@@ -64,18 +70,21 @@ fn admitted(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
         Contest::new("admitted, each to another number; SQLite in a file, a gateway that answers at once");
     let bare = enter_bare_transactions(&mut contest, runtime);
     for (name, rig) in rigs {
-        let (rig, mut next) = (Rc::new(rig.clone()), 0);
-        let place = contest.enter(format!("Codes::send, windows {name}"), move || {
-            let rig = Rc::clone(&rig);
-            let send = async move |turn| match rig.send(NUMBERS + turn).await {
-                SendOutcome::Sent(sent) if sent.confirmed => {}
-                other => panic!("{other:?}"),
-            };
-            let round = drive(runtime, CALLERS, next, ADMITTED, &Rc::new(send));
-            next += round.decisions;
-            round
-        });
-        contest.compare(place, bare, None);
+        rig.prove(runtime);
+        for (to, phone) in [("", phone as fn(u64) -> Phone), (", new ranges", new_phone)] {
+            let (rig, mut next) = (Rc::new(rig.clone()), 0);
+            let place = contest.enter(format!("Codes::send, windows {name}{to}"), move || {
+                let rig = Rc::clone(&rig);
+                let send = async move |turn| match rig.send_to(phone(NUMBERS + turn)).await {
+                    SendOutcome::Sent(sent) if sent.confirmed => {}
+                    other => panic!("{other:?}"),
+                };
+                let round = drive(runtime, CALLERS, next, ADMITTED, &Rc::new(send));
+                next += round.decisions;
+                round
+            });
+            contest.compare(place, bare, None);
+        }
     }
     contest.run(ROUNDS)
 }
@@ -144,6 +153,7 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
 struct Rig {
     codes: SmsCodes,
     limiter: Limiter,
+    db: Db,
     live: Arc<LiveSettings>,
     _folder: Arc<tempfile::TempDir>,
 }
@@ -166,7 +176,7 @@ impl Rig {
         let foundation = Foundation { db: db.clone(), clock, entropy: Entropy::Os, secrets };
         let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
         let audit = Audit::new(&foundation, kept);
-        let accounts = gatehouse::accounts::Accounts::new(db, Clock::System, Entropy::Os);
+        let accounts = gatehouse::accounts::Accounts::new(db.clone(), Clock::System, Entropy::Os);
         let parts = CodesDeps {
             limiter: limiter.clone(),
             gateways: Gateways::from(Arc::new(AtOnce) as Arc<dyn SmsGateway>),
@@ -180,14 +190,32 @@ impl Rig {
         let codes = SmsCodes::new(&foundation, parts);
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;
         assert!(runtime.block_on(codes.rebuild_windows(&live)));
-        Self { codes, limiter, live: Arc::new(live), _folder: Arc::new(folder) }
+        Self { codes, limiter, db, live: Arc::new(live), _folder: Arc::new(folder) }
     }
 
     async fn send(&self, number: u64) -> SendOutcome {
-        let phone = phone(number);
+        self.send_to(phone(number)).await
+    }
+
+    async fn send_to(&self, phone: Phone) -> SendOutcome {
         let ask =
             RequestedMessage::new(phone, Purpose::Login, "en").asked_from(b"203.0.113.7", b"203.0.113.0/24");
         self.codes.send(&self.live, ask).await.expect("the database answers")
+    }
+
+    /// As if two codes of each range had been entered, a day apart.
+    fn prove(&self, runtime: &Runtime) {
+        const ALL: &str = "UPDATE sms_messages SET entered_at = created_at WHERE $1 <> ''";
+        const ONE_OF_EACH: &str =
+            "UPDATE sms_messages SET entered_at = created_at - 2 * 86400000000 WHERE $1 <> ''
+            AND id IN (SELECT MIN(id) FROM sms_messages GROUP BY number_range)";
+        runtime.block_on(async {
+            for number in 0..2 * RANGES {
+                assert!(matches!(self.send_to(phone(LONG_AGO + number)).await, SendOutcome::Sent(_)));
+            }
+            in_transaction(&self.db, ALL, "all").await;
+            in_transaction(&self.db, ONE_OF_EACH, "one").await;
+        });
     }
 
     async fn reserve(&self, number: u64) {
@@ -204,8 +232,14 @@ impl Rig {
     }
 }
 
+/// Neighbours are in other ranges of `RANGES`.
 fn phone(number: u64) -> Phone {
-    Phone::stored(format!("+86138{number:08}"))
+    Phone::stored(format!("+86138{:02}{:06}", number % RANGES, number / RANGES))
+}
+
+/// The same in ranges of which no codes have come back.
+fn new_phone(number: u64) -> Phone {
+    Phone::stored(format!("+86139{:02}{:06}", number % RANGES, number / RANGES))
 }
 
 async fn database(folder: &tempfile::TempDir) -> Db {

@@ -249,6 +249,7 @@ fn admin_calls() -> Vec<Row> {
         call!(CHANGE_ACCOUNTS, invitations::api_invite),
         call!(CHANGE_ACCOUNTS, invitations::api_revoke),
         call!(READ_EVENTS, messages::api_list),
+        call!(READ_EVENTS, messages::api_countries),
         call!(READ_EVENTS, events::api::list),
         call!(READ_LIMITS, limits::api_show),
         call!(SAVE_LIMITS, limits::api_save),

@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use gatehouse::config::{Brake, Limits};
 use gatehouse::sms::{
-    Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, WHILE_PEOPLE_ARE_NEW, lasts,
+    Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, WHILE_PEOPLE_ARE_NEW,
+    country_asks_from, lasts, most_of_a_network,
 };
 use gatehouse_limiter::{Limit, RuleAction, RuleSpan};
 
@@ -20,6 +21,7 @@ pub enum Way {
 pub struct Ask {
     /// A million numbers.
     pub range: u32,
+    pub country: u32,
     pub number: u32,
     pub network: u32,
     pub address: u32,
@@ -27,6 +29,8 @@ pub struct Ask {
     pub entered_at: Option<f64>,
     /// Since when the number is one of an account, or proven at the program.
     pub proven_since: Option<f64>,
+    /// Whether whoever asks solves a challenge.
+    pub solves: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,7 @@ pub struct House {
     learns: bool,
     brake: Brake,
     prefixes: HashMap<Prefix, Traffic>,
+    countries: HashMap<u32, Country>,
     /// When the first code of a range came back, and whether another did a day later.
     proven: HashMap<u32, (f64, bool)>,
     /// Codes that will be entered, and when; and whether the range was not proven yet.
@@ -97,6 +102,7 @@ impl House {
             learns,
             brake: Brake::default(),
             prefixes: HashMap::new(),
+            countries: HashMap::new(),
             proven: HashMap::new(),
             reading: VecDeque::new(),
             entered: VecDeque::new(),
@@ -106,7 +112,7 @@ impl House {
         }
     }
 
-    /// Somebody asks, and solves each challenge that is asked for.
+    /// Somebody asks, and solves the challenge that is asked for, or goes away.
     pub fn ask(&mut self, ask: &Ask, now: f64) -> Answer {
         let shows = self.way != Way::Relay;
         self.read(now);
@@ -121,6 +127,9 @@ impl House {
             challenged |= met.is_some();
             short = (met == Some(RuleAction::Block)).then_some(f64::INFINITY);
         }
+        if challenged && !ask.solves {
+            return Answer { challenged, sent: false };
+        }
         if let Some(before) = short {
             let proven = ask.proven_since.is_some_and(|since| since < before);
             let sent = proven && self.budgets.as_mut().is_none_or(|budgets| budgets.reserve(ask, now));
@@ -130,6 +139,7 @@ impl House {
             budgets.count(ask, now);
         }
         let sent = Sent { at: now, network: ask.network, solved: challenged, entered_at: ask.entered_at };
+        self.countries.entry(ask.country).or_insert_with(Country::new).sent.push_back(sent);
         let spread = self.is_spread(ask, now);
         for prefix in prefixes(ask, spread) {
             self.prefixes.entry(prefix).or_insert_with(Traffic::new).sent.push_back(sent);
@@ -205,7 +215,57 @@ impl House {
                 (_, more) => found = more,
             }
         }
+        if found.is_none() && self.learns && shows {
+            let country = self.countries.entry(ask.country).or_insert_with(Country::new);
+            found = country.asks(&self.brake, now).then_some(Found::Challenge);
+        }
         found
+    }
+}
+
+/// What was sent to a country within a day, oldest first, and how many codes came back on each day before.
+struct Country {
+    sent: VecDeque<Sent>,
+    days: HashMap<u64, u32>,
+    /// When it was judged, and what it asked.
+    judged: (f64, bool),
+}
+
+impl Country {
+    fn new() -> Self {
+        Self { sent: VecDeque::new(), days: HashMap::new(), judged: (f64::NEG_INFINITY, false) }
+    }
+
+    fn asks(&mut self, brake: &Brake, now: f64) -> bool {
+        /// As the product.
+        const DAYS: u64 = 14;
+        /// The product's ten seconds would take six times as long, and change no figure.
+        const JUDGED_EVERY: f64 = 60.0;
+        if let (at, asks) = self.judged
+            && at > now - JUDGED_EVERY
+        {
+            return asks;
+        }
+        while let Some(old) = self.sent.pop_front_if(|sent| sent.at <= now - DAY) {
+            if old.entered_at.is_some() {
+                *self.days.entry((old.at / DAY) as u64).or_default() += 1;
+            }
+        }
+        let today = (now / DAY) as u64;
+        self.days.retain(|day, _| day + DAYS >= today);
+        let (mut networks, mut returned): (HashMap<u32, u32>, _) = (HashMap::new(), 0);
+        for sent in &self.sent {
+            if sent.entered_at.is_some_and(|at| at <= now) {
+                returned += 1;
+            } else {
+                *networks.entry(sent.network).or_default() += if sent.solved { 1 } else { 2 };
+            }
+        }
+        let most = 2 * most_of_a_network(brake.min_sent_country);
+        let unreturned: u32 = networks.values().map(|weight| weight.min(&most)).sum::<u32>() / 2;
+        let best_day = self.days.values().max().copied().unwrap_or_default().max(returned);
+        self.judged = (now, unreturned >= country_asks_from(brake, best_day));
+        self.judged.1
     }
 }
 

@@ -48,6 +48,7 @@ pub struct Pumper {
     pub entered: f64,
     /// So many numbers of each range are theirs.
     pub numbers: u64,
+    pub solves: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,10 +111,15 @@ impl Pumper {
     }
 }
 
+/// All ranges that nobody honest has are in one country.
+fn country(range: u32) -> u32 {
+    range.min(RANGES) / RANGES_OF_A_COUNTRY
+}
+
 /// What a message to the range costs. The ranges that nobody honest has are in the dearest country.
 fn price(range: u32) -> f64 {
     let last = f64::from(RANGES / RANGES_OF_A_COUNTRY);
-    let country = f64::from(range / RANGES_OF_A_COUNTRY).min(last);
+    let country = f64::from(country(range));
     CHEAPEST + (DEAREST - CHEAPEST) * country / last
 }
 
@@ -201,7 +207,8 @@ impl Town {
             (CARRIERS + home, CARRIERS * CARRIER_ADDRESSES + home)
         };
         let entered_at = self.chance.is(ENTERED).then_some(now + READING);
-        Ask { range, number, network: network as u32, address: address as u32, entered_at, proven_since }
+        let (network, address, country) = (network as u32, address as u32, country(range));
+        Ask { range, country, number, network, address, entered_at, proven_since, solves: true }
     }
 
     fn pump(&mut self, pumper: &Pumper, now: f64) -> Ask {
@@ -215,7 +222,8 @@ impl Town {
         let address = network * 16 + self.chance.below(16) as u32;
         let entered_at = self.chance.is(pumper.entered).then_some(now + READING);
         let proven_since = self.theirs.get(&(range, number)).copied();
-        Ask { range, number, network, address, entered_at, proven_since }
+        let (country, solves) = (country(range), pumper.solves);
+        Ask { range, country, number, network, address, entered_at, proven_since, solves }
     }
 
     /// Whoever enters the code of a number that is new has an account from then on.

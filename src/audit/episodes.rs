@@ -14,7 +14,7 @@ use super::event::{
 };
 use super::writer::EventKeys;
 use crate::clock::Micros;
-use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
+use crate::config::{LimitName, LimitSubject, SMS_BRAKE, SMS_BUDGET};
 
 /// A power of two. Two requests seldom meet at one shard, and searching one for what is due is quick.
 const SHARDS: usize = 16;
@@ -393,6 +393,7 @@ fn counted(event: &AuditEvent<'_>, recording: Recording, keys: EventKeys) -> Eve
         Some(LimitSubject::Password) => EventKeys { network: keys.network, ..none },
         None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },
         None if limit == SMS_BRAKE => EventKeys { prefix: keys.prefix, ..none },
+        None if limit == SMS_BUDGET => none,
         Some(LimitSubject::Address | LimitSubject::RealmAddress | LimitSubject::ProgramAddress) | None => {
             EventKeys { address: keys.address, network: keys.network, ..none }
         }

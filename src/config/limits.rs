@@ -207,6 +207,12 @@ pub const SMS_BRAKE: &str = "sms-brake";
 /// What an answer names if the country of a number, or a prefix that is listed, asks for a challenge.
 pub const SMS_COUNTRY: &str = "sms-country";
 
+/// What an answer names if messages have cost what a day may cost.
+pub const SMS_BUDGET: &str = "sms-budget";
+
+/// What else refuses messages by a name.
+pub const BESIDE_LIMITS: [&str; 3] = [SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitSubject {
     Account,

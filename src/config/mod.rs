@@ -18,6 +18,7 @@ mod limits;
 mod live;
 mod live_section;
 mod misspelt;
+mod money;
 mod oidc;
 mod origins;
 mod programs;
@@ -48,9 +49,13 @@ pub use draft::{
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use factors::{FactorSettings, RequiredOf};
-pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, SMS_COUNTRY, is_custom_name};
+pub use limits::{
+    BESIDE_LIMITS, LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY,
+    is_custom_name,
+};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use live_section::LiveSection;
+pub use money::{DailyBudget, Money};
 pub use oidc::{OidcSettings, SigningAlgorithm};
 pub use origins::{OriginList, OriginSettings};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};

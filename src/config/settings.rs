@@ -71,6 +71,8 @@ impl Config {
         let (bind_at, backend_at) = (root.place_in("server", "bind"), root.place_in("live", "backend"));
         let endpoint_at = root.place_in("telemetry", "otlp_endpoint");
         let rp_id_at = root.place_in("passkeys", "rp_id");
+        let budget_at = root.place_in("sms", "budget");
+        let blocks_at = root.place_in("sms", "budget_blocks");
         // Without a place the only thing to point at is the limit.
         let retention_at = root.place_in("sms", "retention").or_else(|| root.place_of("limits"));
         // A gateway that was refused is read as the outbox, which must not cause a second problem.
@@ -78,6 +80,10 @@ impl Config {
         let (sms, live_sms) = root.section("sms", |section| {
             let read = (SmsSettings::read(section), SmsTunables::read(section));
             sms_failed = section.failed();
+            for country in read.1.countries.iter().filter(|country| !read.0.serves(country)) {
+                let reason = format!("{country} is served by none of the gateways; add it to the countries of one, or remove it here");
+                section.warn_key("countries", reason);
+            }
             read
         });
         let (captcha, live_captcha) = root
@@ -123,6 +129,18 @@ impl Config {
         let outbox = settings.sms.shows() && !sms_failed;
         refuse_development_parts(root, bind_at, &settings, outbox);
         refuse_short_memory(root, retention_at, &live.sms, &live.limits);
+        if let Some(place) =
+            budget_at.filter(|_| !sms_failed && live.sms.budget.is_some() && !live.sms.has_prices())
+        {
+            const NO_PRICES: &str = "counts nothing without prices; set sms.price, or price in the [sms.country.XX] that are sent to";
+            root.refuse(place, "sms.budget".to_owned(), NO_PRICES.to_owned());
+        }
+        if let Some(place) =
+            blocks_at.filter(|_| !sms_failed && live.sms.budget_blocks && live.sms.budget.is_none())
+        {
+            const NO_BUDGET: &str = "needs sms.budget, such as \"200 EUR / day\"";
+            root.refuse(place, "sms.budget_blocks".to_owned(), NO_BUDGET.to_owned());
+        }
         Self { warnings: Vec::new(), settings, live }
     }
 }

@@ -12,10 +12,11 @@ use url::Url;
 use super::access::number_prefix;
 use super::document::ValueNode;
 use super::error::ConfigLocation;
+use super::money::{DailyBudget, Money, daily_budget, price};
 use super::reader::{ListOf, MOST_ENTRIES, ParseResult, SectionReader, WithinSection, section, subsection};
 use super::values::{
-    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, origin, path, secret,
-    share, text, word, yes_or_no,
+    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, if_any, integer, is_this_machine, origin, path,
+    secret, share, text, word, yes_or_no,
 };
 
 section! {
@@ -41,6 +42,12 @@ section! {
         /// No code goes to a number that begins so without a solved challenge.
         challenge_prefixes: Vec<String> = Vec::new(), ListOf(number_prefix);
         country: BTreeMap<String, CountrySettings> = BTreeMap::new(), WithinSection(by_country);
+        /// What a message costs to a country that has no price of its own.
+        price: Money = Money::default(), price;
+        /// What messages may cost within 24 hours, by those prices.
+        budget: Option<DailyBudget> = None, if_any(daily_budget);
+        /// Whether messages are refused above it. Otherwise it is only told.
+        budget_blocks: bool = false, yes_or_no;
         brake: Brake = Brake::default(), WithinSection(subsection);
     }
 }
@@ -49,11 +56,32 @@ section! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CountrySettings {
     pub mode: CountryMode,
+    pub price: Option<Money>,
+}
+
+impl SmsTunables {
+    /// What a message to a country costs.
+    pub fn price_to(&self, country: &str) -> Money {
+        // Empty where it was not kept: then no price is known.
+        let other = if country.is_empty() { Money::default() } else { self.price };
+        self.country.get(country).and_then(|settings| settings.price).unwrap_or(other)
+    }
+
+    pub fn mode_of(&self, country: Option<&str>) -> CountryMode {
+        country.and_then(|code| self.country.get(code)).map(|settings| settings.mode).unwrap_or_default()
+    }
+
+    pub(super) fn has_prices(&self) -> bool {
+        let mut prices = self.country.values().filter_map(|settings| settings.price).chain([self.price]);
+        prices.any(|price| !price.is_zero())
+    }
 }
 
 /// What becomes of requests for codes to numbers of a country, the least strict first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum CountryMode {
+    /// Codes that do not come back from there are counted and shown, and ask nobody for a challenge.
+    Monitor,
     #[default]
     Allow,
     /// Each needs a solved challenge.
@@ -66,13 +94,18 @@ fn by_country(
     section: &mut SectionReader<'_>,
     key: &'static str,
 ) -> Option<BTreeMap<String, CountrySettings>> {
-    const MODES: [(&str, CountryMode); 3] =
-        [("allow", CountryMode::Allow), ("challenge", CountryMode::Challenge), ("block", CountryMode::Block)];
+    const MODES: [(&str, CountryMode); 4] = [
+        ("allow", CountryMode::Allow),
+        ("monitor", CountryMode::Monitor),
+        ("challenge", CountryMode::Challenge),
+        ("block", CountryMode::Block),
+    ];
     let code = |code: &str| {
         if code == GLOBAL_NETWORKS || is_country(code) { Ok(()) } else { Err(not_a_country(code)) }
     };
     let read = |_: &str, inner: &mut SectionReader<'_>| CountrySettings {
         mode: inner.value("mode", CountryMode::default(), word(&MODES)),
+        price: inner.optional("price", price),
     };
     Some(section.section(key, |inner| inner.entries(MOST_ENTRIES, code, read).into_iter().collect()))
 }
@@ -96,6 +129,9 @@ section! {
         again_within: Duration = DAY * 7, duration(MINUTE..=DAY * 30);
         /// Messages with a solved challenge that put the next brake on a range, or on those that were never proven.
         min_sent_again: u32 = 50, integer(1..=1_000_000);
+        /// From so many codes of a country that do not come back within a day, and from half as many as came back from it
+        /// then or on the best of 14 days, asks need a solved challenge.
+        min_sent_country: u32 = 100, integer(1..=1_000_000);
     }
 }
 
@@ -127,6 +163,14 @@ impl SmsSettings {
     /// Whether any codes are sent.
     pub fn sends(&self) -> bool {
         self.gateways.iter().any(|listed| listed.gateway != GatewaySettings::None)
+    }
+
+    /// Whether a gateway sends to that country.
+    pub(super) fn serves(&self, country: &str) -> bool {
+        let serves = |listed: &ListedGateway| {
+            listed.countries.is_empty() || listed.countries.iter().any(|it| it == country)
+        };
+        self.gateways.is_empty() || self.gateways.iter().any(serves)
     }
 
     /// Whether messages are shown to developers.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use serde::Serialize;
-use sqlx::{Row, query, query_as, query_scalar};
+use sqlx::{Row, query, query_as};
 use utoipa::ToSchema;
 
 use super::{MessagePurpose, Phone, ProgramKind};
@@ -17,11 +17,13 @@ use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, execute, from_row, on_tx};
 use crate::entropy::Entropy;
 
+mod country;
 mod ladder;
 #[cfg(test)]
 mod made_up_day_tests;
 
-pub use ladder::{Ladder, PrefixTraffic, Rung, lasts};
+pub use country::CountryStates;
+pub use ladder::{Ladder, PrefixTraffic, Rung, country_asks_from, lasts, most_of_a_network};
 
 /// The number's prefix asks for more than usual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +81,7 @@ pub struct SmsBrakes {
     cleared: quick_cache::sync::Cache<(String, String), Micros>,
     /// Whether nearly all codes that come back are from proven ranges, by scope, and when that was counted.
     mostly_proven: quick_cache::sync::Cache<String, (Micros, bool)>,
+    pub countries: CountryStates,
     clock: Clock,
     entropy: Entropy,
 }
@@ -90,27 +93,26 @@ impl SmsBrakes {
             proven: quick_cache::sync::Cache::new(MOST_REMEMBERED),
             cleared: quick_cache::sync::Cache::new(MOST_REMEMBERED),
             mostly_proven: quick_cache::sync::Cache::new(MOST_REMEMBERED),
+            countries: CountryStates::default(),
             clock,
             entropy,
         }
     }
 
     fn clear(&self, judged: &JudgedPrefix<'_>, now: Micros) {
-        if judged.kind == PrefixKind::Range {
-            self.cleared.insert((judged.scope.to_owned(), judged.prefix.to_owned()), now);
-        }
+        self.cleared.insert((judged.scope.to_owned(), judged.prefix.to_owned()), now);
     }
 
-    fn cleared(&self, judged: &JudgedPrefix<'_>, now: Micros) -> bool {
+    fn cleared(&self, judged: &JudgedPrefix<'_>, now: Micros, span: Duration) -> bool {
         let at = self.cleared.get(&(judged.scope.to_owned(), judged.prefix.to_owned()));
-        at.is_some_and(|at| is_fresh(at, now, CLEARED_FOR))
+        at.is_some_and(|at| is_fresh(at, now, span))
     }
 
     pub fn forget(&self, scope: &str, prefix: &str) {
         self.remembered.remove(&(scope.to_owned(), prefix.to_owned()));
     }
 
-    pub fn recall(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
+    pub fn recall(&self, scope: &str, phone: &Phone, country: Option<&str>) -> Option<BrakedPrefix> {
         let now = self.clock.now();
         let braked = |prefix: &str| {
             let (at, found) = self.remembered.get(&(scope.to_owned(), prefix.to_owned()))?;
@@ -119,7 +121,8 @@ impl SmsBrakes {
             let retry_after = found.retry_after.saturating_sub(gone);
             stands.then_some(BrakedPrefix { retry_after, ..found })
         };
-        [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(BrakedPrefix::and)
+        let country = country.and_then(|code| self.countries.asks(scope, code, now));
+        [phone.block(), phone.range()].into_iter().filter_map(braked).chain(country).reduce(BrakedPrefix::and)
     }
 
     /// What the number's prefixes ask now of who has messages sent for that purpose. May put a brake on.
@@ -137,14 +140,16 @@ impl SmsBrakes {
         let scope = purpose.scope();
         let challenges = !matches!(purpose.program(), Some((ProgramKind::Relay, _)));
         let judge = |kind, prefix| JudgedPrefix { kind, scope: &scope, prefix, challenges, brake };
-        let block = judge(PrefixKind::Block, phone.block()).evaluate(tx, now, self).await?;
-        let mut range = judge(PrefixKind::Range, phone.range()).evaluate(tx, now, self).await?;
+        let prefixes = [phone.block(), phone.range(), UNPROVEN];
+        let [of_block, of_range, of_unproven] = histories(tx, (&scope, prefixes), brake, now).await?;
+        let block = judge(PrefixKind::Block, phone.block()).evaluate(tx, now, of_block, self).await?;
+        let mut range = judge(PrefixKind::Range, phone.range()).evaluate(tx, now, of_range, self).await?;
         let mut standing = RangeStanding::Proven;
         // Under a brake of its own nothing more is asked: what is sent then does not count.
         if BrakedPrefix::both(block, range).is_none_or(|found| found.proven_before.is_none()) {
             standing = self.standing(tx, &scope, phone.range(), now).await?;
             if standing != RangeStanding::Proven {
-                let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, self).await?;
+                let all = judge(PrefixKind::Unproven, UNPROVEN).evaluate(tx, now, of_unproven, self).await?;
                 range = BrakedPrefix::both(range, all);
             }
         }
@@ -164,24 +169,22 @@ impl SmsBrakes {
         range: &str,
         now: Micros,
     ) -> Result<RangeStanding, DbError> {
-        const ENTERED: &str = "SELECT COALESCE(MAX(entered_at) - MIN(entered_at), 0) FROM sms_messages
-            WHERE number_range = $1 AND scope = $2 AND entered_at IS NOT NULL";
-        const OF_A_DAY: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages WHERE number_range = $1
-            AND scope = $2 AND created_at > $3 AND state <> 'refused' AND share = 'open' AND judged = 1 LIMIT $4) AS few";
+        const SQL: &str = "SELECT (SELECT COALESCE(MAX(entered_at) - MIN(entered_at), 0) FROM sms_messages
+            WHERE number_range = $1 AND scope = $2 AND entered_at IS NOT NULL),
+            (SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages WHERE number_range = $1 AND scope = $2
+            AND created_at > $3 AND state <> 'refused' AND share = 'open' AND judged = 1 LIMIT $4) AS few)";
         let key = (scope.to_owned(), range.to_owned());
         if self.proven.get(&key).is_some_and(|at| is_fresh(at, now, PROVEN_FOR)) {
             return Ok(RangeStanding::Proven);
         }
         // Those that run at the same time must see each other, or a burst to one range counts as a spread over many.
         tx.lock(DbLock::new_range(scope, range)).await?;
-        let apart: i64 = on_tx!(tx, connection => query_scalar(ENTERED).bind(range).bind(scope)
-            .fetch_one(connection).await)?;
+        let (apart, of_a_day): (i64, i64) = on_tx!(tx, connection => query_as(SQL).bind(range).bind(scope)
+            .bind(now.minus(DAY).0).bind(i64::from(MOST_OF_AN_UNPROVEN_RANGE)).fetch_one(connection).await)?;
         if Micros(apart) >= Micros(0).plus(DAY) {
             self.proven.insert(key, now);
             return Ok(RangeStanding::Proven);
         }
-        let of_a_day: i64 = on_tx!(tx, connection => query_scalar(OF_A_DAY).bind(range).bind(scope)
-            .bind(now.minus(DAY).0).bind(i64::from(MOST_OF_AN_UNPROVEN_RANGE)).fetch_one(connection).await)?;
         let few = of_a_day < i64::from(MOST_OF_AN_UNPROVEN_RANGE);
         Ok(if few { RangeStanding::Unproven } else { RangeStanding::UnprovenAndMany })
     }
@@ -284,14 +287,43 @@ struct BrakeHistory {
     last_end: Option<Micros>,
 }
 
+/// The histories of prefixes, in one query.
+async fn histories<const N: usize>(
+    tx: &mut Tx,
+    (scope, prefixes): (&str, [&str; N]),
+    brake: &Brake,
+    now: Micros,
+) -> Result<[BrakeHistory; N], DbError> {
+    const SQL: &str =
+        "SELECT prefix, began_at, ends_at, CAST(CASE WHEN lifted_by IS NULL THEN 0 ELSE 1 END AS BIGINT)
+        FROM sms_brakes WHERE prefix IN ($1, $2, $3) AND scope = $4 AND ends_at > $5 ORDER BY ends_at DESC";
+    let lately = now.minus(brake.again_within);
+    let from = lately.min(now.minus(brake.window.max(DAY)));
+    let bound = |place: usize| prefixes[place.min(N - 1)];
+    let rows: Vec<(String, i64, i64, i64)> = on_tx!(tx, connection => query_as(SQL).bind(bound(0)).bind(bound(1))
+        .bind(bound(2)).bind(scope).bind(from.0).fetch_all(connection).await)?;
+    let of = |prefix| {
+        let (held, over): (Vec<_>, Vec<_>) =
+            rows.iter().filter(|(of, ..)| of == prefix).partition(|(_, _, ends_at, _)| *ends_at > now.0);
+        let counts =
+            |(_, _, ends_at, lifted): &&&(String, i64, i64, i64)| *ends_at > lately.0 && *lifted == 0;
+        BrakeHistory {
+            held: held.first().map(|(_, began_at, ends_at, _)| (Micros(*began_at), Micros(*ends_at))),
+            before: over.iter().take_while(counts).count(),
+            last_end: over.first().map(|(_, _, ends_at, _)| Micros(*ends_at)),
+        }
+    };
+    Ok(prefixes.map(of))
+}
+
 impl JudgedPrefix<'_> {
     async fn evaluate(
         &self,
         tx: &mut Tx,
         now: Micros,
+        history: BrakeHistory,
         brakes: &SmsBrakes,
     ) -> Result<Option<BrakedPrefix>, DbError> {
-        let history = self.history(tx, now).await?;
         if let Some(held) = self.under(&history, now) {
             return Ok(Some(held));
         }
@@ -301,7 +333,12 @@ impl JudgedPrefix<'_> {
         for (span, is_second) in
             first.map(|span| (span, false)).into_iter().chain([(longest, first.is_some())])
         {
-            if is_second && found.is_none() && brakes.cleared(self, now) {
+            // Those that were never proven are one prefix for all of them, and count much.
+            let cleared_for = match (self.kind, is_second) {
+                (PrefixKind::Unproven, _) => Some(REMEMBERED),
+                (PrefixKind::Block | PrefixKind::Range, second) => second.then_some(CLEARED_FOR),
+            };
+            if found.is_none() && cleared_for.is_some_and(|span| brakes.cleared(self, now, span)) {
                 continue;
             }
             let traffic = self.traffic(tx, &ladder, since(now, span, history.last_end)).await?;
@@ -313,7 +350,7 @@ impl JudgedPrefix<'_> {
                 rung = ladder.times(WHILE_PEOPLE_ARE_NEW).rung(&traffic, self.brake.min_entered);
             }
             match rung {
-                None if is_second && found.is_none() => brakes.clear(self, now),
+                None if cleared_for.is_some() && found.is_none() => brakes.clear(self, now),
                 None => {}
                 Some(Rung::Challenge) => {
                     // Until the oldest message without an entered code stops counting.
@@ -345,7 +382,7 @@ impl JudgedPrefix<'_> {
         entropy: &Entropy,
     ) -> Result<BrakedPrefix, DbError> {
         tx.lock(DbLock::brake(self.scope, self.prefix)).await?;
-        let history = self.history(tx, now).await?;
+        let [history] = histories(tx, (self.scope, [self.prefix]), self.brake, now).await?;
         if let Some(held) = self.under(&history, now) {
             return Ok(held);
         }
@@ -404,23 +441,6 @@ impl JudgedPrefix<'_> {
         let mostly = all > 0 && 5 * proven >= PROVEN_OF_FIVE * all;
         brakes.mostly_proven.insert(self.scope.to_owned(), (now, mostly));
         Ok(mostly)
-    }
-
-    async fn history(&self, tx: &mut Tx, now: Micros) -> Result<BrakeHistory, DbError> {
-        const SQL: &str =
-            "SELECT began_at, ends_at, CAST(CASE WHEN lifted_by IS NULL THEN 0 ELSE 1 END AS BIGINT)
-            FROM sms_brakes WHERE prefix = $1 AND scope = $2 AND ends_at > $3 ORDER BY ends_at DESC LIMIT 4";
-        let lately = now.minus(self.brake.again_within);
-        let from = lately.min(now.minus(self.longest()));
-        let rows: Vec<(i64, i64, i64)> = on_tx!(tx, connection => query_as(SQL).bind(self.prefix)
-            .bind(self.scope).bind(from.0).fetch_all(connection).await)?;
-        let (held, over): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, ends_at, _)| *ends_at > now.0);
-        let counts = |(_, ends_at, lifted): &&(i64, i64, i64)| *ends_at > lately.0 && *lifted == 0;
-        Ok(BrakeHistory {
-            held: held.first().map(|(began_at, ends_at, _)| (Micros(*began_at), Micros(*ends_at))),
-            before: over.iter().take_while(counts).count(),
-            last_end: over.first().map(|(_, ends_at, _)| Micros(*ends_at)),
-        })
     }
 
     async fn put_on(

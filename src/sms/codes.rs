@@ -5,16 +5,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use gatehouse_limiter::wait_queue::WaitQueue;
 use gatehouse_limiter::{Limit, LimitMode, RuleAction, StoreError, SubjectKey};
 use sqlx::query;
-use strum::IntoStaticStr;
 
 use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
-use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
+use super::message_limits::{LastMessageLimits, MessageLimits, PAGES};
 use super::metrics::SmsMetrics;
+use super::money::MoneySpent;
 use super::slots::MessageSlots;
+use super::spent::{BudgetLevel, SpentRule};
 use super::{Gateways, MessageId, Phone, ProgramKind, SmsCode, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
@@ -47,6 +49,7 @@ pub(super) struct CodesInner {
     pub slots: MessageSlots,
     limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
+    pub money: ArcSwap<MoneySpent>,
     pub metrics: SmsMetrics,
     keys: SigningKeys,
     askers: SubKey,
@@ -92,6 +95,7 @@ impl SmsCodes {
             slots: MessageSlots::default(),
             limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
+            money: ArcSwap::default(),
             metrics: SmsMetrics::register(),
             keys: secrets.derive_signing("code.hash"),
             askers: secrets.derive("code.asker"),
@@ -234,59 +238,6 @@ fn hash_of(key: &SubKey, number: SubjectKey, purpose: &str, message: MessageId, 
     *hash.as_bytes().first_chunk().expect("64 digits")
 }
 
-/// How far the part that everybody may spend is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, IntoStaticStr)]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub enum BudgetLevel {
-    #[default]
-    Calm,
-    Half,
-    /// The open part is used up, or that of our own pages is.
-    Short,
-}
-
-/// The rule of `sms-total` of which the largest part is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpentRule {
-    pub count: u32,
-    /// How many of them our own pages have sent.
-    pub pages: u32,
-    /// The rule's `max`, including the reserve.
-    pub max: u32,
-}
-
-impl SpentRule {
-    pub const fn level(self) -> BudgetLevel {
-        if self.count >= open_part(self.max) || self.pages >= pages_part(self.max) {
-            BudgetLevel::Short
-        } else if self.count as u64 * 2 >= self.max as u64 {
-            BudgetLevel::Half
-        } else {
-            BudgetLevel::Calm
-        }
-    }
-
-    /// A level is left again only when a tenth less is spent, so that a window in which one message leaves
-    /// and one arrives is recorded once.
-    pub fn level_after(self, before: BudgetLevel) -> BudgetLevel {
-        let with_a_tenth = |count: u32| {
-            let more = u64::from(count) + u64::from((count / 9).max(count.min(1)));
-            more.min(self.max.into()) as u32
-        };
-        let falling = Self { count: with_a_tenth(self.count), pages: with_a_tenth(self.pages), ..self };
-        self.level().max(before.min(falling.level()))
-    }
-
-    pub fn part(self) -> f64 {
-        f64::from(self.count) / f64::from(self.max)
-    }
-
-    /// The used part of what our own pages may send: 1 if it is used up.
-    pub fn part_of_pages(self) -> f64 {
-        f64::from(self.pages) / f64::from(pages_part(self.max))
-    }
-}
-
 impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
@@ -303,39 +254,5 @@ impl SmsCodes {
     /// For a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
     pub fn beside(&self, limit: Option<LimitName>) -> Option<&'static [u8]> {
         (limit == Some(LimitName::SmsTotal)).then_some(PAGES)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn half_and_four_fifths_are_told_apart() {
-        let level = |count, pages| SpentRule { count, pages, max: 10 }.level();
-        let levels =
-            [BudgetLevel::Calm, BudgetLevel::Calm, BudgetLevel::Half, BudgetLevel::Half, BudgetLevel::Short];
-        assert_eq!([0, 4, 5, 7, 8].map(|count| level(count, 0)), levels);
-        assert_eq!([level(6, 5), level(6, 6)], [BudgetLevel::Half, BudgetLevel::Short]);
-    }
-
-    #[test]
-    fn a_level_is_left_when_a_tenth_less_is_spent() {
-        let after = |count| SpentRule { count, pages: 0, max: 100 }.level_after(BudgetLevel::Short);
-        assert_eq!(
-            [79, 72, 71, 50, 45, 44].map(after),
-            [
-                BudgetLevel::Short,
-                BudgetLevel::Short,
-                BudgetLevel::Half,
-                BudgetLevel::Half,
-                BudgetLevel::Half,
-                BudgetLevel::Calm
-            ]
-        );
-        assert_eq!(
-            SpentRule { count: 79, pages: 0, max: 100 }.level_after(BudgetLevel::Half),
-            BudgetLevel::Half
-        );
     }
 }

@@ -10,7 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::brake::BrakedPrefix;
 use super::message::{MessagePurpose, Purpose, TRY_AGAIN};
 use crate::clock::Micros;
-use crate::config::{LimitName, RegistrationMode, SMS_BRAKE, SMS_COUNTRY};
+use crate::config::{LimitName, RegistrationMode, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY};
 use crate::denied::{ACCESS, BUSY};
 
 /// What may stand in the way of a request, in the order in which it is looked for. At the end the ledger looks for brakes
@@ -23,6 +23,8 @@ pub enum Obstacle {
     EveryoneChallenged(Duration),
     /// The number's country, or a prefix that is listed, always asks for a challenge.
     AlwaysChallenged,
+    /// What messages may cost is spent, but for what is kept for accounts.
+    MoneySpent,
     /// The prefix asks for a challenge, or is under a brake.
     Brake(BrakedPrefix),
     /// The windows are out of reach, or not rebuilt yet.
@@ -102,6 +104,12 @@ pub fn decide(Facts { purpose, solved, path, met }: Facts<'_>) -> SendDecision {
         // No challenge can be shown there.
         (Obstacle::AlwaysChallenged, Relayed(_)) => SendDecision::GoOn(path),
         (Obstacle::AlwaysChallenged, _) => challenged(path),
+        (Obstacle::MoneySpent, Own(Login | Reset)) if path.counts_asker() => {
+            challenged(SendPath::Short { proven_before: None })
+        }
+        // It is short by something else already.
+        (Obstacle::MoneySpent, Own(Login | Reset)) => SendDecision::GoOn(path),
+        (Obstacle::MoneySpent, _) => SendDecision::Throttle,
         (Obstacle::Brake(braked), _) => match (braked.proven_before, purpose) {
             (None, _) => challenged(path),
             // It is short by that brake already, or by one that spares fewer numbers.
@@ -184,6 +192,7 @@ impl Obstacle {
         match self {
             Self::Paused(left) | Self::EveryoneChallenged(left) => (ACCESS.into(), 0, left),
             Self::AlwaysChallenged => (SMS_COUNTRY.into(), 0, ASK_AGAIN),
+            Self::MoneySpent => (SMS_BUDGET.into(), 0, ASK_AGAIN),
             Self::Brake(braked) => (SMS_BRAKE.into(), 0, braked.retry_after),
             Self::Limit(limit, refusal) => (limit.into(), refusal.rule, refusal.retry_after),
             Self::StoreOut | Self::NoSlot => (BUSY.into(), 0, TRY_AGAIN),
@@ -257,6 +266,7 @@ mod tests {
         match cell.split(['[', ']']).collect::<String>() {
             cell if cell.contains("paused") => vec![Obstacle::Paused(second)],
             cell if cell.contains("everyone") => vec![Obstacle::EveryoneChallenged(second)],
+            cell if cell.contains("money") => vec![Obstacle::MoneySpent],
             cell if cell.contains("always asks") => vec![Obstacle::AlwaysChallenged],
             cell if cell.contains("asks for a CAPTCHA") => vec![braked(None)],
             cell if cell.contains("under a brake") || cell.contains("under the brake") => {
@@ -346,7 +356,7 @@ mod tests {
         let mut limits = on_messages();
         limits.sort();
         assert_eq!(blocking, limits, "a limit on messages is in no row");
-        assert_eq!(begun.len(), 7, "something that a request may meet is in no row");
+        assert_eq!(begun.len(), 8, "something that a request may meet is in no row");
         assert!(walked > 300, "{walked}");
     }
 

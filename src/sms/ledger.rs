@@ -19,7 +19,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::brake::{RangeStanding, SmsBrakes};
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::message_limits::MessageLogs;
-use super::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage, hex};
+use super::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage, UNKNOWN_COUNTRY, hex};
 use crate::audit::{EventSubject, mask};
 use crate::clock::{Clock, Micros};
 use crate::config::Brake;
@@ -163,6 +163,8 @@ const NEVER_SETTLED: &str = "the process that sent it ended before the gateway a
 pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a RequestedMessage,
+    /// Where the number is, if that is known.
+    pub country: Option<&'a str>,
     pub logs: &'a MessageLogs,
     /// The key of the number itself, to which the code is bound.
     pub number: SubjectKey,
@@ -320,8 +322,8 @@ async fn insert(
 ) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
         once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope,
-        asked_from, number_key, standing)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18, $19, $20)";
+        asked_from, number_key, standing, country)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
@@ -339,7 +341,8 @@ async fn insert(
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
         .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
-        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)).bind(standing as i64))?;
+        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)).bind(standing as i64)
+        .bind(draft.country.unwrap_or(UNKNOWN_COUNTRY)))?;
     if let Some(code_hash) = draft.code_hash {
         execute!(in tx => query(CODE).bind(&number_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at))?;

@@ -4,15 +4,18 @@ mod brake;
 mod budgets;
 mod check;
 mod codes;
+mod costs;
 mod decide;
 pub mod gateway;
 mod ledger;
 mod message;
 mod message_limits;
 mod metrics;
+mod money;
 mod phone;
 mod send;
 mod slots;
+mod spent;
 mod text;
 
 use std::fmt;
@@ -26,10 +29,11 @@ use crate::typed;
 
 pub use brake::{
     HeldBrake, Ladder, MOST_OF_AN_UNPROVEN_RANGE, PROVEN_OF_FIVE, PrefixTraffic, Rung, WHILE_PEOPLE_ARE_NEW,
-    lasts,
+    country_asks_from, lasts, most_of_a_network,
 };
 pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
-pub use codes::{BudgetLevel, CodesDeps, PhoneOwners, SmsCodes, SpentRule};
+pub use codes::{CodesDeps, PhoneOwners, SmsCodes};
+pub use costs::{CountryFigures, as_text};
 pub use gateway::{
     DeliveryReport, DeliveryResult, Gateways, OutOfService, Outbox, OutboxMessage, RefusedFor, ReportCall,
     ReportError, ReportState, ReportedMessage, SmsGateway, SmsMessage,
@@ -38,8 +42,9 @@ pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, Ledge
 pub use message::{
     MessagePurpose, ProgramKind, ProgramPurpose, Purpose, RequestedMessage, SendOutcome, SendReceipt,
 };
-pub use phone::{Phone, PhoneError};
+pub use phone::{Phone, PhoneError, UNKNOWN_COUNTRY};
 pub use send::{InTurn, TurnResult};
+pub use spent::{BudgetLevel, SpentRule};
 
 random_id! {
     /// Identifies one message, here and in the reports of its gateway. Random, not secret.

@@ -146,7 +146,7 @@ impl Phone {
     pub fn allowed_by(self, sms: &SmsTunables) -> Result<Self, PhoneError> {
         let phone = self.allowed_in(&sms.countries)?;
         match phone.country_mode(sms) {
-            CountryMode::Allow | CountryMode::Challenge => Ok(phone),
+            CountryMode::Monitor | CountryMode::Allow | CountryMode::Challenge => Ok(phone),
             CountryMode::Block => Err(PhoneError::CountryNotAllowed),
         }
     }
@@ -158,15 +158,12 @@ impl Phone {
     }
 
     /// The strictest mode of a country in which the phone has a number.
-    fn country_mode(&self, sms: &SmsTunables) -> CountryMode {
+    pub fn country_mode(&self, sms: &SmsTunables) -> CountryMode {
         if sms.country.is_empty() {
             return CountryMode::Allow;
         }
         // Both numbers of one phone reach it, and cost what it costs.
-        let modes = self.numbers().map(|number| {
-            let settings = country_of(&number).and_then(|country| sms.country.get(&country).copied());
-            settings.unwrap_or_default().mode
-        });
+        let modes = self.numbers().map(|number| sms.mode_of(country_of(&number).as_deref()));
         modes.max().unwrap_or_default()
     }
 
@@ -206,6 +203,9 @@ impl Phone {
         subject.get(..end).unwrap_or_default()
     }
 }
+
+/// Where a number is of which no country is known. Messages of before countries were kept have none, and cost nothing.
+pub const UNKNOWN_COUNTRY: &str = "ZZ";
 
 fn country_of(number: &str) -> Option<String> {
     PHONE_NUMBER_UTIL.parse(number, None).ok()?.get_region_code().map(|region| region.to_string())

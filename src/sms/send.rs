@@ -3,7 +3,7 @@
 //! message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the gateways.
 
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gatehouse_limiter::wait_queue::QueuePosition;
@@ -19,11 +19,12 @@ use super::gateway::{ListedSlot, NoGateway};
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, Unsent};
 use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::message_limits::{MessageLogs, RELAYED};
+use super::money::MoneyLeft;
 use super::slots::MessageSlot;
 use super::{DeliveryResult, MessageId, MessagePurpose, RefusedFor, SmsCode, SmsGateway, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
-use crate::config::{Brake, Brand, LiveSettings};
+use crate::config::{Brake, Brand, CountryMode, LiveSettings};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
 use crate::{request_id, spans};
@@ -48,6 +49,11 @@ pub struct SendJob {
     /// The number's own key.
     number: SubjectKey,
     brake: Brake,
+    /// Where the number is, which takes as long as a refusal to find out.
+    country: OnceLock<Option<String>>,
+    /// Whether its country may ask for a challenge.
+    country_asks: bool,
+    money: MoneyLeft,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
     code_ttl: Duration,
     brand: Arc<Brand>,
@@ -142,9 +148,10 @@ impl InTurn {
         job.message.solved = solved;
         let everyone = live.access.challenges_everyone(codes.0.clock.now()).map(Obstacle::EveryoneChallenged);
         let always = job.message.phone.is_challenged(&live.sms).then_some(Obstacle::AlwaysChallenged);
+        let money = (job.money != MoneyLeft::Open).then_some(Obstacle::MoneySpent);
         let task = async move {
             let job = Arc::<SendJob>::from(job);
-            let answer = job.run(everyone.into_iter().chain(always)).await?;
+            let answer = job.run(everyone.into_iter().chain(always).chain(money)).await?;
             job.record(&answer);
             // The next request with this name sees the outcome.
             drop(held);
@@ -164,6 +171,10 @@ impl SendJob {
             number: codes.number_key(live, message.phone.as_str()),
             logs,
             brake: live.sms.brake.clone(),
+            money: codes.money_left(live, &message),
+            country_asks: !matches!(message.purpose, MessagePurpose::Relayed(_))
+                && message.phone.country_mode(&live.sms) != CountryMode::Monitor,
+            country: OnceLock::new(),
             brand: Arc::clone(&live.brand),
             code_ttl: match message.purpose {
                 MessagePurpose::Own(_) | MessagePurpose::Verification(_) => live.sms.code_ttl,
@@ -280,8 +291,13 @@ impl SendJob {
     /// and asks nobody.
     fn remembered_brake(&self) -> Option<Obstacle> {
         let brakes = &self.codes.ledger().brakes;
-        let known = brakes.recall(&self.message.purpose.scope(), &self.message.phone);
+        let country = if self.country_asks && brakes.countries.any_asks() { self.country() } else { None };
+        let known = brakes.recall(&self.message.purpose.scope(), &self.message.phone, country);
         known.filter(|_| self.brake.enabled).map(Obstacle::Brake)
+    }
+
+    fn country(&self) -> Option<&str> {
+        self.country.get_or_init(|| self.message.phone.country()).as_deref()
     }
 
     fn once(&self) -> Option<SubjectKey> {
@@ -424,7 +440,8 @@ impl SendJob {
             number: self.number,
             hit,
             event_key: self.event_key(),
-            gateway: self.codes.gateways().likely(self.message.phone.country().as_deref()),
+            gateway: self.codes.gateways().likely(self.country()),
+            country: self.country(),
             code_hash: None,
             code_ttl: self.code_ttl,
             asker: browser.map(|browser| self.codes.asker(self.logs.phone.key, browser)),
@@ -537,8 +554,8 @@ impl SendJob {
     /// anybody: whatever else happens may have sent it. Returns the last one and what it said.
     async fn call_gateways(&self, id: MessageId, code: SmsCode) -> (&'static str, DeliveryResult) {
         let inner = &*self.codes.0;
-        let (text, country) = (Arc::new(self.text(&code)), self.message.phone.country());
-        let (country, until) = (country.as_deref(), Instant::now() + inner.gateway_patience);
+        let (text, country) = (Arc::new(self.text(&code)), self.country());
+        let (country, until) = (country, Instant::now() + inner.gateway_patience);
         let (mut tried, mut last) = (Vec::new(), None);
         while let Some(slot) = inner.deps.gateways.next(country, &tried, inner.clock.now()) {
             let delivery = self.call_gateway(slot, (id, code.clone(), Arc::clone(&text)), until).await;
@@ -629,7 +646,7 @@ impl SendJob {
             return Ok(Ok((BudgetShare::Open, None)));
         }
         let inner = &*self.codes.0;
-        let proven = path.sends_to(self.proven_since().await?);
+        let proven = path.sends_to(self.proven_since().await?) && self.money != MoneyLeft::Nothing;
         let kept = proven.then(|| self.kept(path)).flatten();
         let taken = inner.budgets.take(&self.logs, path, kept.is_some(), hit).await;
         Ok(taken.map(|share| {

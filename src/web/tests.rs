@@ -20,7 +20,7 @@ use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::{self, CodePage, CodeStep, SecondStep};
 use super::console::FormProblem;
-use super::console::messages::{KeptBrake, MessageRow, MessagesPage, NumberHour};
+use super::console::messages::{KeptBrake, MessageCountries, MessageRow, MessagesPage, NumberHour};
 use super::console::subject_link::SubjectLink;
 use super::form::{FormPage, Notice};
 use super::http::error_page::{ErrorPage, ProblemPage};
@@ -29,9 +29,12 @@ use super::register::RegisterPage;
 use super::sign_in::LoginPage;
 use crate::audit::{MaskedSubject, SubjectKind};
 use crate::clock::{Clock, Micros};
+use crate::config::Money;
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::sms::{HeldBrake, LedgerEntry, LedgerFilter, MessageId, MessageState, Purpose, ReportState};
+use crate::sms::{
+    CountryFigures, HeldBrake, LedgerEntry, LedgerFilter, MessageId, MessageState, Purpose, ReportState,
+};
 use crate::web::http::problem::{ErrorKind, InForm, KINDS, Kind};
 use crate::web::http::{Layout, Moment, PageRequest, Problem, TrustedProxies, WebContext};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
@@ -230,12 +233,26 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
         sent: 20,
         entered: 1,
     };
+    let countries = || {
+        let figures = |country: &str, asks| CountryFigures {
+            country: country.to_owned(),
+            sent: 1_200,
+            entered: 1_056,
+            unreturned: 612,
+            asks_from: 500,
+            asks,
+            cost: Money(60_000_000),
+        };
+        let (countries, spent) = (vec![figures("CN", true), figures("", false)], Money(120_000_000));
+        MessageCountries { countries, spent, budget: Some("200.00".into()), currency: Some("EUR".into()) }
+    };
     let state = Some(MessageState::Unknown);
     let asked = LedgerFilter { state, prefix: Some("+861380013".into()), phone: None };
     let page = |asked, rows: Vec<LedgerEntry>, brakes, kept: Option<KeptBrake>| {
         let layout = Layout { mistaken: kept.is_some(), ..visit.layout("/admin/messages", Some("ada")) };
         let (rows, hour) = (rows.into_iter().map(row).collect(), Some(hour()));
-        MessagesPage { layout, asked, rows, hour, brakes, older: None, is_first: true, kept }
+        let (older, is_first, countries) = (None, true, countries());
+        MessagesPage { layout, asked, rows, hour, brakes, countries, older, is_first, kept }
     };
     let none = LedgerFilter::default;
     let kept = (["+861380013", "verify:shop"].map(str::to_owned), FormProblem::ReasonMissing);

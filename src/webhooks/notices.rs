@@ -153,13 +153,15 @@ impl NoticeSources {
             }
             Action::Budget => {
                 let part = match entry.name.as_deref()? {
-                    "half" => "half",
-                    _ => "four-fifths",
+                    "short" => "four-fifths",
+                    part => part,
                 };
-                (
-                    WebhookEvent::MessagesSpent,
-                    json!({ "spent": part, "console": self.link("/admin/messages") }),
-                )
+                let mut data = json!({ "spent": part, "limit": entry.limit });
+                if let Some(country) = &entry.detail {
+                    data["country"] = country.as_str().into();
+                }
+                data["console"] = self.link("/admin/messages").into();
+                (WebhookEvent::MessagesSpent, data)
             }
             _ => return None,
         };

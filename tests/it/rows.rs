@@ -164,6 +164,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         ("/admin/apps/{name}/secrets/{id}", "", "apps:write"),
         ("/admin/events", "events:read", ""),
         ("/admin/messages", "events:read", ""),
+        ("/admin/messages/countries", "events:read", ""),
         ("/admin/brakes", "events:read", ""),
         ("/admin/brakes/{prefix}", "", "subjects:clear"),
         ("/admin/subjects/{limit}/{subject}", "events:read subjects:clear", "subjects:clear"),
@@ -199,7 +200,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         assert_eq!(kind == AccessKind::Change, password, "{method} {path}");
         asked += 1;
     }
-    assert_eq!(asked, 38, "calls of administrators that take a token or a password");
+    assert_eq!(asked, 39, "calls of administrators that take a token or a password");
 }
 
 /// Written apart from the rows: what a refused network reaches.

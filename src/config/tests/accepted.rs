@@ -156,7 +156,7 @@ fn a_chosen_gateway_keeps_what_it_needs() {
 fn the_brake_takes_its_bounds_and_a_whole_number_for_a_share() {
     let text = "[sms]\nretention = '366d'\n[sms.brake]\nenabled = false\nwindow = '7d'\nmin_sent = 1\n\
                 min_sent_range = 1000000\nmin_solved_range = 1\nmin_entered = 1\nlifts_after = '30d'\n\
-                again_within = '1m'\nmin_sent_again = 1\n\
+                again_within = '1m'\nmin_sent_again = 1\nmin_sent_country = 1\n\
                 [limits.sms-phone]\nrules = [{ max = 1, per = 'year' }]";
     let sms = read(text).expect("valid").live.sms;
     let day = Duration::from_secs(24 * 60 * 60);
@@ -170,6 +170,7 @@ fn the_brake_takes_its_bounds_and_a_whole_number_for_a_share() {
         lifts_after: 30 * day,
         again_within: Duration::from_secs(60),
         min_sent_again: 1,
+        min_sent_country: 1,
     };
     assert_eq!((sms.retention, sms.brake), (366 * day, brake));
     let share = |text: &str| read(text).expect("valid").live.sms.brake.min_entered;

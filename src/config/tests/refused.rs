@@ -444,6 +444,31 @@ fn the_brake_and_the_ledgers_memory() {
         ("sms.brake.min_entered = nan", "sms.brake.min_entered: NaN is out of range; it must be from 0 to 1"),
         ("sms.brake.min_entered = 2", "sms.brake.min_entered: 2 is out of range; it must be from 0 to 1"),
         ("sms.brake.min_entered = '10 %'", "sms.brake.min_entered: is text; it must be a number from 0 to 1"),
+        (
+            "sms.brake.min_sent_country = 0",
+            "sms.brake.min_sent_country: 0 is out of range; it must be from 1 to 1000000",
+        ),
+        ("sms.price = -0.1", "sms.price: -0.1 is out of range; it must be from 0 to 100"),
+        ("sms.price = inf", "sms.price: inf is out of range; it must be from 0 to 100"),
+        ("sms.price = '5 cents'", "sms.price: is text; it must be what a message costs, such as 0.05"),
+        (
+            "sms.budget = '200 EUR'",
+            "sms.budget: \"200 EUR\" is not an amount a day; write it as \"200 EUR / day\"",
+        ),
+        (
+            "sms.budget = '200 eur / day'",
+            "sms.budget: \"200 eur / day\" is not an amount a day; write it as \"200 EUR / day\"",
+        ),
+        (
+            "sms.budget = '200 EUR / week'",
+            "sms.budget: \"200 EUR / week\" is not an amount a day; write it as \"200 EUR / day\"",
+        ),
+        ("sms.budget = '0 EUR / day'", "sms.budget: 0 is out of range; a day may cost from 0.01 to 10000000"),
+        (
+            "sms.budget = '200 EUR / day'",
+            "sms.budget: counts nothing without prices; set sms.price, or price in the [sms.country.XX] that are sent to",
+        ),
+        ("sms.budget_blocks = true", "sms.budget_blocks: needs sms.budget, such as \"200 EUR / day\""),
         ("sms.brake.min_snet = 1", "sms.brake.min_snet: is not a setting; did you mean min_sent?"),
     ]);
 }

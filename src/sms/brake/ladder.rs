@@ -10,6 +10,12 @@ const MOST_OF_A_NETWORK: u32 = 4;
 /// It takes this many networks to brake a range; to brake it again, as many as messages are enough.
 const NETWORKS_OF_A_RANGE: u32 = 100;
 
+/// From how many unreturned codes of a day on a country asks for challenges, if so many came back on its best day, today
+/// included. Most of its traffic is honest, so a few that came back do not speak for all, as they do for a range.
+pub fn country_asks_from(brake: &Brake, best_day: u32) -> u32 {
+    brake.min_sent_country.max(best_day / 2)
+}
+
 /// What was sent to a prefix, and how much of it was entered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PrefixTraffic {
@@ -109,7 +115,7 @@ impl Ladder {
 
 /// The most that one network's unreturned messages weigh. It is less if fewer messages are enough, so that it
 /// still takes five networks.
-fn most_of_a_network(rung: u32) -> u32 {
+pub fn most_of_a_network(rung: u32) -> u32 {
     MOST_OF_A_NETWORK.min(rung / 5).max(1)
 }
 

@@ -88,13 +88,13 @@ impl Town {
     async fn found(&self, ask: &Ask, solved: bool) -> Option<BrakedPrefix> {
         let now = self.clock.now();
         let satisfied = |found: &BrakedPrefix| solved && found.proven_before.is_none();
-        let known = self.brakes.recall(&self.purpose.scope(), &ask.phone);
+        let known = self.brakes.recall(&self.purpose.scope(), &ask.phone, None);
         if known.filter(|found| !satisfied(found)).is_some() {
             return known;
         }
         let mut tx = self.db.begin().await.unwrap();
-        let found =
-            self.brakes.evaluate(&mut tx, &ask.phone, &self.purpose, &self.brake, now).await.unwrap().braked;
+        let (phone, purpose) = (&ask.phone, &self.purpose);
+        let found = self.brakes.evaluate(&mut tx, phone, purpose, &self.brake, now).await.unwrap().braked;
         tx.commit().await.unwrap();
         found.filter(|found| !satisfied(found))
     }

@@ -7,7 +7,7 @@ use url::form_urlencoded;
 use crate::accounts::Realm;
 use crate::audit::{Action, EventFilter, EventSubject, KEY, Outcome, SubjectKind};
 use crate::clock::Micros;
-use crate::config::{SMS_BRAKE, SMS_COUNTRY};
+use crate::config::BESIDE_LIMITS;
 use crate::db::DbError;
 use crate::lookup::LookupValue;
 use crate::request_id::RequestId;
@@ -90,7 +90,7 @@ fn find_word(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> bo
     let action = Action::VARIANTS.iter().find(|it| is(it.into_str(), &action_word(**it, locale)));
     let outcome = Outcome::VARIANTS.iter().find(|it| is(it.into_str(), &outcome_word(**it, locale)));
     let live = request.visit.settings(&request.services);
-    let mut limits = live.limits.iter().map(|limit| limit.name()).chain([SMS_BRAKE, SMS_COUNTRY]);
+    let mut limits = live.limits.iter().map(|limit| limit.name()).chain(BESIDE_LIMITS);
     if let Some(realm) = text.strip_prefix("guard:").and_then(Realm::parse) {
         filter.realm = Some(realm.as_str().to_owned());
     } else if let Some(limit) = limits.find(|name| is(name, &title(name, locale))) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use rust_i18n::t;
 
-use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE, SMS_COUNTRY};
+use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY};
 use crate::denied;
 use crate::web::http::Locale;
 use crate::web::http::locale::in_units;
@@ -60,6 +60,7 @@ pub fn title(refused_by: &str, locale: Locale) -> Cow<'static, str> {
     }
     match refused_by {
         SMS_BRAKE => locale.t("limit-name.sms-brake"),
+        SMS_BUDGET => locale.t("limit-name.sms-budget"),
         SMS_COUNTRY => locale.t("limit-name.sms-country"),
         denied::BUSY => locale.t("limit-name.busy"),
         denied::ACCESS => locale.t("limit-name.access"),

@@ -18,9 +18,11 @@ use strum::VariantArray;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Audit, EventSubject, MaskedSubject, SubjectKind, words_of};
+use crate::config::{LiveSettings, Money};
 use crate::db::DbError;
 use crate::sms::{
-    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, ReportState,
+    CountryFigures, HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState,
+    ReportState, as_text,
 };
 use crate::web::console::confirm;
 use crate::web::console::figures::HOUR;
@@ -29,7 +31,9 @@ use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, limit_text, list_href, read_cursor, read_filter, read_page_size};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::{ClientAddress, Flash, Layout, Problem, ServicesData, TrustedProxies, WebResult};
+use crate::web::http::{
+    ClientAddress, Flash, Layout, Problem, Services, ServicesData, TrustedProxies, WebResult,
+};
 
 const HERE: &str = "/admin/messages";
 const A_PAGE: u32 = 50;
@@ -98,6 +102,48 @@ pub async fn api_list(
     let page = services.codes.ledger().page(&filter, after.as_ref(), limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
     Ok(HttpResponse::Ok().json(SentMessages { messages: page.entries, next }))
+}
+
+/// Messages of the last 24 hours by country, the dearest first.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "countries": [{
+    "country": "CN", "sent": 1200, "entered": 1056, "unreturned": 0, "asks_from": 500, "asks": false, "cost": "6.00"
+}], "spent": "6.00", "budget": "200.00", "currency": "EUR" }))]
+pub struct MessageCountries {
+    pub countries: Vec<CountryFigures>,
+    /// What they cost, by the prices in the configuration.
+    #[serde(serialize_with = "as_text")]
+    #[schema(value_type = String)]
+    pub spent: Money,
+    /// What 24 hours may cost; left out if there is no budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+}
+
+impl MessageCountries {
+    async fn read(services: &Services, live: &LiveSettings) -> Result<Self, DbError> {
+        let countries = services.codes.countries(live).await?;
+        let spent = Money(countries.iter().map(|country| country.cost.0).sum());
+        let budget = live.sms.budget.as_ref();
+        let (budget, currency) =
+            (budget.map(|it| it.amount.to_string()), budget.map(|it| it.currency.clone()));
+        Ok(Self { countries, spent, budget, currency })
+    }
+}
+
+/// What messages to each country came to
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/messages/countries",
+    operation_id = "listMessageCountries",
+    tag = "admin",
+    responses((status = 200, description = "All that were sent to within 24 hours.", body = MessageCountries)),
+)]
+pub async fn api_countries(_: Permitted, services: ServicesData) -> Result<HttpResponse, Problem> {
+    let countries = MessageCountries::read(&services, &services.live.snapshot()).await?;
+    Ok(HttpResponse::Ok().json(countries))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -218,6 +264,7 @@ async fn respond(
             .collect(),
         hour,
         brakes: ledger.brakes().await?,
+        countries: MessageCountries::read(&request.services, &live).await?,
         older: found.next.map(|next| asked.href(Some(next))),
         is_first: after.is_none(),
         asked,
@@ -283,6 +330,7 @@ pub struct MessagesPage {
     /// What a number has used; None if no rule of a number's limit refuses.
     pub hour: Option<NumberHour>,
     pub brakes: Vec<HeldBrake>,
+    pub countries: MessageCountries,
     pub older: Option<String>,
     pub is_first: bool,
     pub kept: Option<KeptBrake>,
@@ -298,6 +346,14 @@ impl MessagesPage {
             *problem == FormProblem::ReasonMissing
                 && (prefix, program.as_str()) == (&brake.prefix, self.program(brake))
         })
+    }
+
+    fn cost(&self) -> Option<Cow<'static, str>> {
+        let MessageCountries { spent, budget, currency, .. } = &self.countries;
+        let (spent, code) = (spent.to_string(), self.layout.locale.code());
+        let (budget, currency) = (budget.as_ref()?, currency.as_ref()?);
+        let key = "messages.countries-budget";
+        Some(t!(key, locale = code, spent = spent, budget = budget, currency = currency))
     }
 
     fn program<'a>(&self, brake: &'a HeldBrake) -> &'a str {

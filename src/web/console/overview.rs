@@ -156,6 +156,8 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
     warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], period(&in_day).disabled));
     warnings.extend(messages_spent(visit.locale, services).await);
+    warnings.extend(money_spent(visit.locale, services));
+    warnings.extend(countries_short(visit.locale, services));
     // Where strangers cannot register, codes to other numbers are withheld as a rule.
     let is_open = services.live.snapshot().registration.mode.is_open();
     let withheld = if is_open { period(&minutes.concat()).withheld } else { 0 };
@@ -206,6 +208,31 @@ async fn messages_spent(locale: Locale, services: &Services) -> Option<Warning> 
     let [count, max] = [spent.count, spent.max].map(|number| grouped(u64::from(number)));
     let title = t!(title, locale = locale.code(), count = count, max = max);
     Some(Warning { title, ..Warning::new(locale, keys) })
+}
+
+/// How much of what messages may cost is spent.
+fn money_spent(locale: Locale, services: &Services) -> Option<Warning> {
+    let live = services.live.snapshot();
+    let (spent, budget) = (services.codes.money_spent(&live)?, live.sms.budget.as_ref()?);
+    if spent.level == BudgetLevel::Calm {
+        return None;
+    }
+    let text = if live.sms.budget_blocks { "warning.money-blocks-text" } else { "warning.money-text" };
+    let (title, code) = ("warning.money-title", locale.code());
+    let (cost, amount) = (spent.spent.to_string(), budget.amount.to_string());
+    let currency = budget.currency.as_str();
+    let filled = t!(title, locale = code, spent = cost, budget = amount, currency = currency);
+    Some(Warning { title: filled, page: Some("/admin/messages"), ..Warning::new(locale, [title, text]) })
+}
+
+/// Countries to which no codes go any more but to accounts.
+fn countries_short(locale: Locale, services: &Services) -> Option<Warning> {
+    let live = services.live.snapshot();
+    let spent = services.codes.money_spent(&live).filter(|_| live.sms.budget_blocks)?;
+    let full = Vec::from_iter(spent.full(&live.sms)).join(", ");
+    let title = t!("warning.money-country-title", locale = locale.code(), countries = full);
+    let keys = ["warning.money-country-title", "warning.money-country-text"];
+    (!full.is_empty()).then(|| Warning { title, page: Some("/admin/messages"), ..Warning::new(locale, keys) })
 }
 
 /// Which gateway sends nothing, since when and why, and what to do.

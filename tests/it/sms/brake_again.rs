@@ -35,14 +35,22 @@ fn number(range: usize) -> Phone {
     number_of(&format!("+861{:04}{last:06}", 5_000 + range))
 }
 
-/// Sends that many without a challenge and that many with one, after which it is under a brake.
-async fn pump(instance: &Instance, free: usize, with_challenge: usize, to: impl Fn(usize) -> Phone) {
+/// Sends that many without a challenge and that many with one, after which it is under a brake. One each second, since
+/// ranges that were never proven are judged as often.
+async fn pump(
+    rig: &Rig,
+    instance: &Instance,
+    [free, with_challenge]: [usize; 2],
+    to: impl Fn(usize) -> Phone,
+) {
     for n in 0..free {
         assert!(!sent(instance.send(&to(n)).await).short, "{n} free");
+        rig.advance(SECOND);
     }
     assert_eq!(challenged(instance.send(&to(free)).await).0, "sms-brake");
     for n in 0..with_challenge {
         assert!(!sent(solved(instance, &to(free + n)).await).short, "{n} solved");
+        rig.advance(SECOND);
     }
     assert!(sent(solved(instance, &to(free + with_challenge)).await).short);
 }
@@ -55,15 +63,15 @@ async fn lasts(rig: &Rig, instance: &Instance) -> Duration {
 
 async fn a_range_that_is_pumped_again_is_braked_sooner_and_for_longer(store: Store) {
     let (rig, instance) = rig(store).await;
-    pump(&instance, 10, 10, |_| number(0)).await;
+    pump(&rig, &instance, [10, 10], |_| number(0)).await;
     assert_eq!(lasts(&rig, &instance).await, HOUR);
     for (hours, then) in [(1, 4), (4, 24), (24, 24)] {
         rig.advance(hours * HOUR + MICRO);
-        pump(&instance, 2, 10, |_| number(0)).await;
+        pump(&rig, &instance, [2, 10], |_| number(0)).await;
         assert_eq!(lasts(&rig, &instance).await, then * HOUR);
     }
     rig.advance(8 * DAY);
-    pump(&instance, 10, 10, |_| number(0)).await;
+    pump(&rig, &instance, [10, 10], |_| number(0)).await;
     assert_eq!(lasts(&rig, &instance).await, HOUR, "it was quiet for a week");
 }
 
@@ -93,12 +101,12 @@ async fn patience_does_not_help(store: Store) {
 
 async fn a_brake_that_was_lifted_counts_against_nobody(store: Store) {
     let (rig, instance) = rig(store).await;
-    pump(&instance, 10, 10, |_| number(0)).await;
+    pump(&rig, &instance, [10, 10], |_| number(0)).await;
     rig.advance(HOUR + MICRO);
-    pump(&instance, 2, 10, |_| number(0)).await;
+    pump(&rig, &instance, [2, 10], |_| number(0)).await;
     assert!(instance.codes.ledger().lift(number(0).range(), Some(""), "admin").await.unwrap());
     rig.advance(MICRO);
-    pump(&instance, 10, 10, |_| number(0)).await;
+    pump(&rig, &instance, [10, 10], |_| number(0)).await;
     assert_eq!(lasts(&rig, &instance).await, HOUR);
 }
 
@@ -117,7 +125,7 @@ async fn prove(rig: &Rig, instance: &Instance, range: usize) {
 async fn one_message_to_each_of_many_new_ranges_is_a_spread(store: Store) {
     let (rig, instance) = rig(store).await;
     prove(&rig, &instance, 0).await;
-    pump(&instance, 10, 10, |n| number(1 + n)).await;
+    pump(&rig, &instance, [10, 10], |n| number(1 + n)).await;
     let brakes = instance.codes.ledger().brakes().await.unwrap();
     assert_eq!((brakes.len(), &*brakes[0].prefix), (1, "+"));
     assert_eq!(challenged(instance.send(&number(999)).await).0, "sms-brake", "a new range");
@@ -132,7 +140,7 @@ async fn one_message_to_each_of_many_new_ranges_is_a_spread(store: Store) {
 async fn many_to_one_new_range_shut_no_other(store: Store) {
     let (rig, instance) = rig(store).await;
     prove(&rig, &instance, 0).await;
-    pump(&instance, 10, 10, |_| number(1)).await;
+    pump(&rig, &instance, [10, 10], |_| number(1)).await;
     assert_eq!(instance.codes.ledger().brakes().await.unwrap()[0].prefix, number(1).range());
     assert!(!sent(instance.send(&number(2)).await).short);
 }
@@ -145,7 +153,7 @@ async fn while_most_people_are_in_new_ranges_it_takes_more_to_brake_those(store:
         assert!(!sent(instance.send(&phone).await).short);
         assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
     }
-    pump(&instance, 47, 47, |n| number(10 + n)).await;
+    pump(&rig, &instance, [47, 47], |n| number(10 + n)).await;
     assert_eq!(instance.codes.ledger().brakes().await.unwrap()[0].prefix, "+");
 }
 
@@ -153,14 +161,14 @@ async fn while_most_people_are_in_new_ranges_it_takes_more_to_brake_those(store:
 async fn what_is_withheld_makes_no_range_one_of_many_messages(store: Store) {
     let (rig, instance) = rig(store).await;
     prove(&rig, &instance, 0).await;
-    pump(&instance, 10, 10, |n| number(1 + n)).await;
+    pump(&rig, &instance, [10, 10], |n| number(1 + n)).await;
     for range in 100..110 {
         for _ in 0..6 {
             assert!(sent(solved(&instance, &number(range)).await).short);
         }
     }
     rig.advance(HOUR + MICRO);
-    pump(&instance, 2, 10, |n| number(100 + n % 10)).await;
+    pump(&rig, &instance, [2, 10], |n| number(100 + n % 10)).await;
     assert_eq!(instance.codes.ledger().brakes().await.unwrap()[0].prefix, "+");
 }
 
@@ -168,7 +176,7 @@ async fn a_block_is_braked_for_no_longer_however_often(store: Store) {
     let rig = Rig::new(store, NO_BUDGETS).await;
     let (instance, crowd) = (rig.instance().await, phone());
     for _ in 0..3 {
-        pump(&instance, 10, 20, |_| neighbour(&crowd)).await;
+        pump(&rig, &instance, [10, 20], |_| neighbour(&crowd)).await;
         assert_eq!(lasts(&rig, &instance).await, HOUR);
         rig.advance(HOUR + MICRO);
     }
@@ -177,5 +185,5 @@ async fn a_block_is_braked_for_no_longer_however_often(store: Store) {
 async fn a_window_of_days_judges_each_message(store: Store) {
     let rig = Rig::new(store, &format!("{NO_BUDGETS}{SMALL}window = '2d'\n")).await;
     let instance = rig.instance().await;
-    pump(&instance, 10, 10, |_| number(0)).await;
+    pump(&rig, &instance, [10, 10], |_| number(0)).await;
 }

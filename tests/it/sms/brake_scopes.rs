@@ -14,7 +14,7 @@ fn verify(program: &str) -> ProgramPurpose {
     ProgramPurpose::new(program, "default").unwrap()
 }
 
-async fn verified(instance: &Instance, program: &str, phone: &Phone, solved: bool) -> SendOutcome {
+pub(super) async fn verified(instance: &Instance, program: &str, phone: &Phone, solved: bool) -> SendOutcome {
     let (purpose, address) = (verify(program), address());
     let network = &address[..6];
     let asked = RequestedMessage { solved, ..RequestedMessage::new(phone.clone(), purpose, "en") };
@@ -22,7 +22,7 @@ async fn verified(instance: &Instance, program: &str, phone: &Phone, solved: boo
     instance.codes.send(instance.live(), asked).await.unwrap()
 }
 
-async fn relayed(instance: &Instance, phone: &Phone, once: &str) -> SendOutcome {
+pub(super) async fn relayed(instance: &Instance, phone: &Phone, once: &str) -> SendOutcome {
     let (relay, code) = (MessagePurpose::relayed("idp").unwrap(), SmsCode::relayed("012345").unwrap());
     let message = RequestedMessage::new(phone.clone(), relay, "en");
     let asked = RequestedMessage { code: Some(code), once: Some(once.to_owned()), ..message };

@@ -7,6 +7,7 @@ mod brake_scopes;
 mod braking;
 mod carried;
 mod checked;
+mod costs;
 mod countries;
 mod edge;
 mod fakes;

@@ -24,7 +24,7 @@ use crate::audit::{
     SEARCHED, StepSpan, SubjectKind, floor,
 };
 use crate::clock::Micros;
-use crate::config::{Limits, SMS_BRAKE, SMS_COUNTRY};
+use crate::config::{BESIDE_LIMITS, Limits};
 use crate::db::DbError;
 use crate::request_id::RequestId;
 use crate::web::console::chart::Chart;
@@ -317,7 +317,7 @@ impl EventsPage {
             older: page.next.map(|next| asked.href(Some(&next))),
             reached: page.next.filter(|_| cut).map(|next| Moment(next.at)),
             rows,
-            limits: names.chain([SMS_BRAKE, SMS_COUNTRY].map(str::to_owned)).collect(),
+            limits: names.chain(BESIDE_LIMITS.map(str::to_owned)).collect(),
             chart,
             chips,
             asked,

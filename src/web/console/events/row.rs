@@ -7,7 +7,7 @@ use rust_i18n::t;
 use crate::audit::{
     Action, AttackEntry, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome, SubjectKind,
 };
-use crate::config::SMS_BRAKE;
+use crate::config::BESIDE_LIMITS;
 use crate::web::console::attack;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{self, SubjectLink};
@@ -150,8 +150,8 @@ impl EventRow {
     pub fn why(&self, locale: Locale) -> Option<String> {
         let limit = title(self.limit.as_deref()?, locale);
         Some(match self.rule {
-            // A brake has no rules.
-            Some(rule) if self.limit.as_deref() != Some(SMS_BRAKE) => {
+            // Only limits have rules.
+            Some(rule) if !self.limit.as_deref().is_some_and(|name| BESIDE_LIMITS.contains(&name)) => {
                 t!("event.by-rule", locale = locale.code(), limit = limit, rule = rule).into_owned()
             }
             _ => limit.into_owned(),
