@@ -78,7 +78,7 @@ impl SmsCodes {
             let asks = may_ask && state.is_some_and(|state| state.asks());
             countries.push(CountryFigures { country, sent, entered, unreturned, asks_from, asks, cost });
         }
-        countries.sort_by(|one, other| (other.cost, other.sent).cmp(&(one.cost, one.sent)));
+        countries.sort_by_key(|row| std::cmp::Reverse((row.cost, row.sent)));
         Ok(countries)
     }
 

@@ -126,8 +126,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     let in_force = current.live.access.settings().in_force(now);
     let counted = |keys, count| (count > 0).then(|| Warning::counted(visit.locale, keys, count));
     let active = counted(["warning.access-title", "warning.access-text"], in_force.count() as u64);
-    let mut warnings =
-        Vec::from_iter(active.map(|warning| Warning { page: Some("/admin/access"), ..warning }));
+    let mut warnings = Vec::from_iter(active.map(|warning| Warning { page: Some(ANSWERS_PAGE), ..warning }));
     warnings.extend(self::warnings(visit.locale, &current, &instances, lately.shared.as_ref(), &parts));
     if health.counts_alone {
         let others = services.tuning.others().await?;
@@ -197,6 +196,9 @@ async fn before(services: &Services, drawn: &StepSpan, ago: Duration) -> Result<
     Ok(Some(period(&log.series(&StepSpan { start, ..*drawn }).await?.concat())))
 }
 
+const ANSWERS_PAGE: [&str; 2] = ["/admin/access", "answers.title"];
+const MESSAGES_PAGE: [&str; 2] = ["/admin/messages", "messages.title"];
+
 /// How much of the SMS budget is spent; None while the store is out, which another warning reports.
 async fn messages_spent(locale: Locale, services: &Services) -> Option<Warning> {
     let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
@@ -222,7 +224,7 @@ fn money_spent(locale: Locale, services: &Services) -> Option<Warning> {
     let (cost, amount) = (spent.spent.to_string(), budget.amount.to_string());
     let currency = budget.currency.as_str();
     let filled = t!(title, locale = code, spent = cost, budget = amount, currency = currency);
-    Some(Warning { title: filled, page: Some("/admin/messages"), ..Warning::new(locale, [title, text]) })
+    Some(Warning { title: filled, page: Some(MESSAGES_PAGE), ..Warning::new(locale, [title, text]) })
 }
 
 /// Countries to which no codes go any more but to accounts.
@@ -232,7 +234,7 @@ fn countries_short(locale: Locale, services: &Services) -> Option<Warning> {
     let full = Vec::from_iter(spent.full(&live.sms)).join(", ");
     let title = t!("warning.money-country-title", locale = locale.code(), countries = full);
     let keys = ["warning.money-country-title", "warning.money-country-text"];
-    (!full.is_empty()).then(|| Warning { title, page: Some("/admin/messages"), ..Warning::new(locale, keys) })
+    (!full.is_empty()).then(|| Warning { title, page: Some(MESSAGES_PAGE), ..Warning::new(locale, keys) })
 }
 
 /// Which gateway sends nothing, since when and why, and what to do.
@@ -262,7 +264,7 @@ fn origins(services: &Services, now: Micros, locale: Locale) -> Vec<Warning> {
     let idle = warn(["warning.idle-origins-title", "warning.idle-origins-text"], idle);
     let told = [
         warn(["warning.origins-title", "warning.origins-text"], files.refused()),
-        idle.map(|warning| Warning { page: Some("/admin/access"), ..warning }),
+        idle.map(|warning| Warning { page: Some(ANSWERS_PAGE), ..warning }),
         warn(["warning.old-origins-title", "warning.old-origins-text"], files.old(now)),
     ];
     told.into_iter().flatten().collect()
@@ -380,8 +382,8 @@ pub struct Warning {
     pub text: Cow<'static, str>,
     /// The error, which is in English.
     pub said: Option<String>,
-    /// The page that shows more.
-    pub page: Option<&'static str>,
+    /// The page that shows more, and its title.
+    pub page: Option<[&'static str; 2]>,
 }
 
 impl Warning {

@@ -232,7 +232,7 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
     let access = Warning::counted(locale, ["warning.access-title", "warning.access-text"], 3);
     let document = Warning::new(locale, ["warning.document-title", "warning.document-text"]);
     let all = vec![
-        Warning { page: Some("/admin/access"), ..access },
+        Warning { page: Some(["/admin/access", "answers.title"]), ..access },
         Warning::new(locale, ["warning.store-title", "warning.store-text"]),
         Warning { said: Some(reason), ..document },
         Warning::shared(locale, 97, "203.0.113.0/24"),
