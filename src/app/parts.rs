@@ -129,8 +129,7 @@ impl Base {
         let codes = SmsCodes::new(&self.foundation, deps);
         // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&self.live.snapshot()).await;
-        codes.watch_countries(&self.live.snapshot()).await;
-        codes.watch_money(&self.live.snapshot()).await;
+        codes.watch_costs(&self.live.snapshot()).await;
         codes
     }
 

@@ -210,7 +210,7 @@ pub const SMS_COUNTRY: &str = "sms-country";
 /// What an answer names if messages have cost what a day may cost.
 pub const SMS_BUDGET: &str = "sms-budget";
 
-/// What else refuses messages by a name.
+/// The names, beside those of limits, that refusals of messages bear.
 pub const BESIDE_LIMITS: [&str; 3] = [SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

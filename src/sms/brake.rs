@@ -177,7 +177,7 @@ impl SmsBrakes {
         if self.proven.get(&key).is_some_and(|at| is_fresh(at, now, PROVEN_FOR)) {
             return Ok(RangeStanding::Proven);
         }
-        // Those that run at the same time must see each other, or a burst to one range counts as a spread over many.
+        // Requests that run at the same time must see each other, or a burst to one range counts as a spread over many.
         tx.lock(DbLock::new_range(scope, range)).await?;
         let (apart, of_a_day): (i64, i64) = on_tx!(tx, connection => query_as(SQL).bind(range).bind(scope)
             .bind(now.minus(DAY).0).bind(i64::from(MOST_OF_AN_UNPROVEN_RANGE)).fetch_one(connection).await)?;
@@ -254,7 +254,7 @@ pub const MOST_OF_AN_UNPROVEN_RANGE: u32 = 5;
 /// At least so many of five codes that come back are from proven ranges. Otherwise, as on the first days of an
 /// installation, the people themselves are in ranges that were never proven, and those take more to be braked.
 pub const PROVEN_OF_FIVE: i64 = 4;
-/// As many times more.
+/// The factor by which those take more.
 pub const WHILE_PEOPLE_ARE_NEW: u32 = 5;
 
 impl PrefixKind {
@@ -333,7 +333,7 @@ impl JudgedPrefix<'_> {
         for (span, is_second) in
             first.map(|span| (span, false)).into_iter().chain([(longest, first.is_some())])
         {
-            // Those that were never proven are one prefix for all of them, and count much.
+            // Ranges that were never proven are one prefix, which is long to count.
             let cleared_for = match (self.kind, is_second) {
                 (PrefixKind::Unproven, _) => Some(REMEMBERED),
                 (PrefixKind::Block | PrefixKind::Range, second) => second.then_some(CLEARED_FOR),
@@ -386,7 +386,7 @@ impl JudgedPrefix<'_> {
         if let Some(held) = self.under(&history, now) {
             return Ok(held);
         }
-        // Of a block so few are enough that nobody may shut it for longer by doing it again.
+        // Twenty messages are enough to brake a block, so nobody may shut it for longer by repeating them.
         let before = if self.kind == PrefixKind::Block { 0 } else { history.before };
         let held = (now, now.plus(ladder::lasts(self.brake, before)));
         self.put_on(tx, held, traffic, entropy).await?;

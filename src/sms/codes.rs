@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -50,6 +51,8 @@ pub(super) struct CodesInner {
     limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
     pub money: ArcSwap<MoneySpent>,
+    /// The last count of messages of countries failed.
+    pub costs_failed: AtomicBool,
     pub metrics: SmsMetrics,
     keys: SigningKeys,
     askers: SubKey,
@@ -96,6 +99,7 @@ impl SmsCodes {
             limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
             money: ArcSwap::default(),
+            costs_failed: AtomicBool::new(false),
             metrics: SmsMetrics::register(),
             keys: secrets.derive_signing("code.hash"),
             askers: secrets.derive("code.asker"),

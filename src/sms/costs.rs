@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -27,12 +28,12 @@ pub struct CountryFigures {
     /// version that did not keep it.
     pub country: String,
     pub sent: u64,
-    /// Of them, those whose code was entered.
+    /// How many of these codes were entered.
     pub entered: u64,
     /// Codes of our own pages that did not come back, weighed as for a brake: one that was sent with a solved CAPTCHA
     /// counts half, and no network's count more than 4.
     pub unreturned: u32,
-    /// From so many of them on, requests need a solved CAPTCHA.
+    /// The number of unreturned codes from which requests need a solved CAPTCHA.
     pub asks_from: u32,
     /// Whether they need one for that reason now.
     pub asks: bool,
@@ -46,11 +47,11 @@ pub fn as_text<S: serde::Serializer>(cost: &Money, serializer: S) -> Result<S::O
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl Ledger {
     /// Messages that were sent since then, by share, country, and whether they are a program's; and how many of their codes
     /// were entered.
     async fn by_country(&self, since: Micros) -> Result<Vec<SentRow>, DbError> {
-        // In this order of groups SQLite reads by time, not the whole index of countries.
         const SQL: &str = "SELECT share, country, CAST(CASE WHEN scope = '' THEN 0 ELSE 1 END AS BIGINT) AS program,
             COUNT(*), COUNT(entered_at) FROM sms_messages
             WHERE created_at > $1 AND state <> 'refused' AND share <> 'withheld' GROUP BY share, country, program";
@@ -82,51 +83,41 @@ impl SmsCodes {
         Ok(countries)
     }
 
-    /// As it was counted last, if there is a budget.
+    /// Returns what was counted last; None if there is no budget.
     pub fn money_spent(&self, live: &LiveSettings) -> Option<Arc<MoneySpent>> {
         live.sms.budget.as_ref().map(|_| self.0.money.load_full())
     }
 
     pub(super) fn money_left(&self, live: &LiveSettings, message: &RequestedMessage) -> MoneyLeft {
         let Some(spent) = self.money_spent(live).filter(|_| live.sms.budget_blocks) else {
-            return MoneyLeft::Open;
+            return MoneyLeft::ALL;
         };
         let is_programs = message.purpose.program().is_some();
         let side = if is_programs { MoneySide::Programs } else { MoneySide::Pages };
         spent.left(&live.sms, side, message.phone.country().as_deref().unwrap_or(UNKNOWN_COUNTRY))
     }
 
-    /// Judges what each country asks for. Runs periodically.
-    pub async fn watch_countries(&self, live: &LiveSettings) {
-        let ledger = self.ledger();
-        let judged = match ledger.now().await {
-            Ok(now) => ledger.brakes.countries.judge(&ledger.db, &live.sms.brake, now).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = judged {
-            tracing::warn!(%error, "what countries ask for could not be judged; what was judged last stays");
+    /// Judges what each country asks for, and counts what the last 24 hours have cost. Runs periodically: no request waits for
+    /// it, so both are exceeded by what is sent meanwhile.
+    pub async fn watch_costs(&self, live: &LiveSettings) {
+        let watched = self.judge_and_count(live).await;
+        let failed = self.0.costs_failed.swap(watched.is_err(), Ordering::Relaxed);
+        if let Err(error) = watched
+            && !failed
+        {
+            tracing::warn!(%error, "messages of countries could not be counted; the last count stays in force");
         }
     }
 
-    /// Counts what the last 24 hours have cost, for the record and for whoever asks next. Runs periodically: no request
-    /// waits for it, so a budget is exceeded by what is sent meanwhile.
-    pub async fn watch_money(&self, live: &LiveSettings) {
+    async fn judge_and_count(&self, live: &LiveSettings) -> Result<(), DbError> {
+        let ledger = self.ledger();
+        let now = ledger.now().await?;
+        ledger.brakes.countries.judge(&ledger.db, &live.sms.brake, now).await?;
         let Some(budget) = &live.sms.budget else {
             self.0.money.store(Arc::default());
-            return;
+            return Ok(());
         };
-        let ledger = self.ledger();
-        let rows = match ledger.now().await {
-            Ok(now) => ledger.by_country(now.minus(DAY)).await,
-            Err(error) => Err(error),
-        };
-        let rows = match rows {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!(%error, "what messages cost could not be counted; the last count stays");
-                return;
-            }
-        };
+        let rows = ledger.by_country(now.minus(DAY)).await?;
         let (before, mut spent) = (self.0.money.load_full(), MoneySpent::of(&rows, &live.sms));
         let rule = SpentRule { count: spent.spent.hundredths(), pages: 0, max: budget.amount.hundredths() };
         spent.level = rule.level_after(before.level);
@@ -140,6 +131,7 @@ impl SmsCodes {
             }
         }
         self.0.money.store(Arc::new(spent));
+        Ok(())
     }
 
     fn tell_money(&self, part: &str, country: Option<&str>) {

@@ -110,10 +110,10 @@ impl Ledger {
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// Deletes at most `batch` messages from before that time, as many of our own pages that were withheld before
-    /// `counted` (anybody causes those: as fast as they solve challenges, or as their addresses are admitted), as many expired codes and brakes, and as many
-    /// wrong codes and askers that are older than `guess_window`, which nothing counts any more, as brakes that ended before `again_within`; returns the largest of
-    /// these counts. Less than a batch means that none are left.
+    /// Deletes, at most `batch` of each: messages from before `before`; messages of our own pages that were withheld before
+    /// `counted` (anybody causes those, as fast as they solve challenges or as their addresses are admitted); expired codes;
+    /// brakes that ended before `before` and `again_within` ago; wrong codes and askers older than `guess_window`, which
+    /// nothing counts any more. Returns the largest of these counts: less than a batch means that none are left.
     pub async fn purge(
         &self,
         before: Micros,

@@ -13,26 +13,30 @@ pub struct MoneySpent {
     /// What was told last.
     pub level: BudgetLevel,
     pub spent: Money,
-    /// Of it, out of the part that everybody may spend: at our pages and by programs, by country.
+    /// The part of it that everybody may spend, by side and country.
     open: HashMap<(MoneySide, String), Money>,
-    /// Of it, out of what is for numbers of accounts.
+    /// The part of it that went to numbers of accounts alone.
     kept: Money,
 }
 
-/// Neither side spends all that is open to both.
+/// Who has messages sent. Neither side spends all that is open to both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MoneySide {
     Pages,
     Programs,
 }
 
-/// What a request may still cost, if the budget is kept to.
+/// For whom something is left, if the budget is kept to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MoneyLeft {
-    Open,
-    /// What is left is for numbers of accounts.
-    Reserve,
-    Nothing,
+pub struct MoneyLeft {
+    /// For everybody. Nothing that accounts are sent changes this, since everybody sees it.
+    pub open: bool,
+    /// For numbers of accounts. Nobody sees this.
+    pub kept: bool,
+}
+
+impl MoneyLeft {
+    pub const ALL: Self = Self { open: true, kept: true };
 }
 
 /// A country takes one in so many parts of the budget at most, or one in as many as there are countries.
@@ -58,13 +62,8 @@ impl MoneySpent {
         all
     }
 
-    /// What is left of the open part depends on what was spent out of it, so that it tells nothing of accounts. What is kept
-    /// for those is theirs, whatever strangers spend.
     pub fn left(&self, sms: &SmsTunables, side: MoneySide, country: &str) -> MoneyLeft {
-        let Some(budget) = sms.budget.as_ref().map(|budget| budget.amount) else { return MoneyLeft::Open };
-        if self.spent >= budget && self.kept.times(5) >= budget {
-            return MoneyLeft::Nothing;
-        }
+        let Some(budget) = sms.budget.as_ref().map(|budget| budget.amount) else { return MoneyLeft::ALL };
         let spent = |of: &[MoneySide]| {
             let costs = self.open.iter().filter(|((side, _), _)| of.contains(side)).map(|(_, cost)| cost.0);
             Money(costs.sum()).hundredths()
@@ -72,7 +71,10 @@ impl MoneySpent {
         let max = budget.hundredths();
         let all = spent(&[MoneySide::Pages, MoneySide::Programs]) >= open_part(max);
         let pages = side == MoneySide::Pages && spent(&[MoneySide::Pages]) >= pages_part(max);
-        if all || pages || self.is_full(sms, side, country) { MoneyLeft::Reserve } else { MoneyLeft::Open }
+        MoneyLeft {
+            open: !all && !pages && !self.is_full(sms, side, country),
+            kept: self.spent < budget || self.kept.times(5) < budget,
+        }
     }
 
     /// Whether the country has taken its part at that side.
@@ -117,16 +119,14 @@ mod tests {
         use BudgetShare::Open;
         let (all, one, two) = (settings(&[]), settings(&["CN"]), settings(&["CN", "US"]));
         let left = |sms: &SmsTunables, sent, side| spent(sms, &[(Open, "CN", 0, sent)]).left(sms, side, "CN");
-        let pages = MoneySide::Pages;
-        assert_eq!([49, 50].map(|sent| left(&all, sent, pages)), [MoneyLeft::Open, MoneyLeft::Reserve]);
-        assert_eq!(left(&all, 50, MoneySide::Programs), MoneyLeft::Open);
-        assert_eq!([99, 100].map(|sent| left(&two, sent, pages)), [MoneyLeft::Open, MoneyLeft::Reserve]);
+        let open = |sms, sent, side| left(sms, sent, side).open;
+        let (pages, programs) = (MoneySide::Pages, MoneySide::Programs);
+        assert_eq!([49, 50].map(|sent| open(&all, sent, pages)), [true, false]);
+        assert!(open(&all, 50, programs));
+        assert_eq!([99, 100].map(|sent| open(&two, sent, pages)), [true, false]);
         // Three fifths are for our pages.
-        assert_eq!([119, 120].map(|sent| left(&one, sent, pages)), [MoneyLeft::Open, MoneyLeft::Reserve]);
-        assert_eq!(
-            [159, 160].map(|sent| left(&one, sent, MoneySide::Programs)),
-            [MoneyLeft::Open, MoneyLeft::Reserve]
-        );
+        assert_eq!([119, 120].map(|sent| open(&one, sent, pages)), [true, false]);
+        assert_eq!([159, 160].map(|sent| open(&one, sent, programs)), [true, false]);
         assert_eq!(
             spent(&all, &[(Open, "CN", 0, 50), (Open, "US", 1, 49)]).full(&all),
             BTreeSet::from(["CN".to_owned()])
@@ -137,16 +137,15 @@ mod tests {
     fn strangers_spend_nothing_of_what_is_kept_and_accounts_nothing_of_what_is_open() {
         use BudgetShare::{Open, Reserve, SpentAsker};
         let sms = settings(&[]);
-        let left = |rows: &[_]| spent(&sms, rows).left(&sms, MoneySide::Pages, "FR");
-        assert_eq!(left(&[(Open, "CN", 0, 1_000)]), MoneyLeft::Reserve, "whatever strangers spend");
-        assert_eq!(left(&[(Open, "CN", 0, 1_000), (Reserve, "CN", 0, 39)]), MoneyLeft::Reserve);
-        assert_eq!(left(&[(Open, "CN", 0, 1_000), (Reserve, "CN", 0, 40)]), MoneyLeft::Nothing);
-        assert_eq!(
-            left(&[(SpentAsker, "FR", 0, 199)]),
-            MoneyLeft::Open,
-            "nobody sees what accounts are sent"
-        );
-        assert_eq!(left(&[(SpentAsker, "FR", 0, 200)]), MoneyLeft::Nothing);
-        assert_eq!(left(&[(Open, "", 0, 1_000)]), MoneyLeft::Open, "from before countries were kept");
+        let left = |rows: &[_]| {
+            let MoneyLeft { open, kept } = spent(&sms, rows).left(&sms, MoneySide::Pages, "FR");
+            (open, kept)
+        };
+        assert_eq!(left(&[(Open, "CN", 0, 1_000)]), (false, true), "whatever strangers spend");
+        assert_eq!(left(&[(Open, "CN", 0, 1_000), (Reserve, "CN", 0, 39)]), (false, true));
+        assert_eq!(left(&[(Open, "CN", 0, 1_000), (Reserve, "CN", 0, 40)]), (false, false));
+        assert_eq!(left(&[(SpentAsker, "FR", 0, 199)]), (true, true));
+        assert_eq!(left(&[(SpentAsker, "FR", 0, 200)]), (true, false), "nobody sees what accounts are sent");
+        assert_eq!(left(&[(Open, "", 0, 1_000)]), (true, true), "from before countries were kept");
     }
 }

@@ -148,7 +148,9 @@ impl InTurn {
         job.message.solved = solved;
         let everyone = live.access.challenges_everyone(codes.0.clock.now()).map(Obstacle::EveryoneChallenged);
         let always = job.message.phone.is_challenged(&live.sms).then_some(Obstacle::AlwaysChallenged);
-        let money = (job.money != MoneyLeft::Open).then_some(Obstacle::MoneySpent);
+        // Where the whole is spent, messages to everybody end; those to accounts alone end unseen.
+        let MoneyLeft { open, kept } = job.money;
+        let money = (!open || (!kept && job.first == SendPath::Open)).then_some(Obstacle::MoneySpent);
         let task = async move {
             let job = Arc::<SendJob>::from(job);
             let answer = job.run(everyone.into_iter().chain(always).chain(money)).await?;
@@ -646,7 +648,7 @@ impl SendJob {
             return Ok(Ok((BudgetShare::Open, None)));
         }
         let inner = &*self.codes.0;
-        let proven = path.sends_to(self.proven_since().await?) && self.money != MoneyLeft::Nothing;
+        let proven = path.sends_to(self.proven_since().await?) && self.money.kept;
         let kept = proven.then(|| self.kept(path)).flatten();
         let taken = inner.budgets.take(&self.logs, path, kept.is_some(), hit).await;
         Ok(taken.map(|share| {

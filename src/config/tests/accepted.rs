@@ -195,6 +195,20 @@ fn gateways_keep_their_order_and_their_countries() {
 }
 
 #[test]
+fn a_country_that_no_gateway_serves_is_warned_of() {
+    let text = |countries: &str| {
+        format!(
+            "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateway = 'http'\ncountries = {countries}\n[sms.http]\n\
+             countries = ['CN']\nurl = 'https://sms.example/'"
+        )
+    };
+    assert!(read(&text("['CN']")).unwrap().warnings.is_empty());
+    let config = read(&text("['CN', 'SG']")).unwrap();
+    let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(warning.to_string().contains("sms.countries: SG is served by none of the gateways"), "{warning}");
+}
+
+#[test]
 fn get_sends_no_body_and_post_the_default_one() {
     let chosen = |method: &str| {
         let text =

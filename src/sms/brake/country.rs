@@ -36,7 +36,7 @@ impl CountryState {
     }
 }
 
-/// By scope and country.
+/// A value for each scope and country.
 type ByCountry<T> = HashMap<(String, String), T>;
 
 /// The states as they were judged last.
@@ -48,7 +48,7 @@ pub struct CountryStates {
 }
 
 impl CountryStates {
-    /// Of our pages (an empty scope) or of a program.
+    /// Returns the state of a country for our pages (an empty scope) or for a program.
     pub fn get(&self, scope: &str, country: &str) -> Option<CountryState> {
         self.now.load().get(&(scope.to_owned(), country.to_owned())).copied()
     }

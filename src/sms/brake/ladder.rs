@@ -95,7 +95,7 @@ impl Ladder {
         }
     }
 
-    /// The same ladder with rungs so many times as high. What one network counts stays, so it takes as many more of them.
+    /// Raises each rung by a factor. What one network counts stays, so it takes as many more networks.
     pub fn times(self, factor: u32) -> Self {
         let challenge = self.challenge.map(|rung| rung.saturating_mul(factor));
         Self { challenge, brake: self.brake.saturating_mul(factor), ..self }

@@ -16,6 +16,8 @@ on_each_store! {
     a_budget_is_told_at_half_and_at_four_fifths_and_refuses_nobody,
     a_budget_that_blocks_keeps_a_fifth_for_accounts,
     a_country_takes_a_quarter_of_the_budget,
+    where_strangers_cannot_register_nobody_sees_what_accounts_have_cost,
+    a_burst_past_the_whole_leaves_accounts_their_fifth,
     programs_and_pages_leave_each_other_a_fifth,
     what_was_refused_or_withheld_costs_nothing,
     a_program_asks_for_a_country_apart,
@@ -47,11 +49,11 @@ async fn a_country_whose_codes_do_not_come_back_asks_for_challenges(store: Store
     for n in 0..10 {
         sent(instance.send(&german(n)).await);
     }
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     assert_eq!(challenged(instance.send(&german(10)).await).0, "sms-brake");
     assert!(!sent(solved(&instance, &german(10)).await).short, "a challenge is all that it asks");
     sent(instance.send(&french(0)).await);
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     let countries = instance.codes.countries(instance.live()).await.unwrap();
     let shown: Vec<_> = countries
         .iter()
@@ -59,7 +61,7 @@ async fn a_country_whose_codes_do_not_come_back_asks_for_challenges(store: Store
         .collect();
     assert_eq!(shown, [("DE", 11, 0, 10, 10, true), ("FR", 1, 0, 1, 10, false)]);
     rig.advance(DAY);
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     sent(instance.send(&german(11)).await);
 }
 
@@ -67,7 +69,7 @@ async fn a_country_that_is_watched_asks_nobody(store: Store) {
     let (_rig, instance) = rig(store, &format!("{COUNTRY}[sms.country.DE]\nmode = 'monitor'\n")).await;
     for n in 0..15 {
         sent(instance.send(&german(n)).await);
-        instance.codes.watch_countries(instance.live()).await;
+        instance.codes.watch_costs(instance.live()).await;
     }
     let countries = instance.codes.countries(instance.live()).await.unwrap();
     assert_eq!((countries[0].unreturned, countries[0].asks), (15, false));
@@ -81,10 +83,10 @@ async fn a_good_day_gives_a_country_room(store: Store) {
     }
     rig.advance(DAY + MINUTE);
     for n in 30..45 {
-        instance.codes.watch_countries(instance.live()).await;
+        instance.codes.watch_costs(instance.live()).await;
         sent(instance.send(&german(n)).await);
     }
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     assert_eq!(challenged(instance.send(&german(45)).await).0, "sms-brake", "half of thirty");
 }
 
@@ -94,7 +96,7 @@ async fn one_network_trips_no_country(store: Store) {
     for n in 0..30 {
         sent(instance.ask(ask(&german(n), &asker)).await);
     }
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     let countries = instance.codes.countries(instance.live()).await.unwrap();
     assert_eq!((countries[0].sent, countries[0].unreturned), (30, 2));
 }
@@ -115,7 +117,7 @@ async fn told(instance: &Instance) -> Vec<String> {
 async fn spend(instance: &Instance, range: std::ops::Range<usize>, to: impl Fn(usize) -> Phone) {
     for n in range {
         sent(instance.send(&to(n)).await);
-        instance.codes.watch_money(instance.live()).await;
+        instance.codes.watch_costs(instance.live()).await;
     }
 }
 
@@ -167,7 +169,7 @@ async fn a_budget_that_blocks_keeps_a_fifth_for_accounts(store: Store) {
         rig.owners.has(&another, Micros(0));
         assert!(sent(solved(&instance, &another).await).short);
         settled(&instance).await;
-        instance.codes.watch_money(instance.live()).await;
+        instance.codes.watch_costs(instance.live()).await;
     }
     let another = german(504);
     rig.owners.has(&another, Micros(0));
@@ -175,7 +177,7 @@ async fn a_budget_that_blocks_keeps_a_fifth_for_accounts(store: Store) {
     settled(&instance).await;
     assert_eq!(rig.sent().len(), before + 4, "nothing is left");
     rig.advance(DAY + SECOND);
-    instance.codes.watch_money(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     assert!(!sent(instance.send(&stranger).await).short);
 }
 
@@ -193,7 +195,7 @@ async fn programs_and_pages_leave_each_other_a_fifth(store: Store) {
     assert_eq!(challenged(instance.send(&somewhere(6)).await).0, "sms-budget");
     for n in 6..8 {
         sent(verified(&instance, "shop", &somewhere(n), false).await);
-        instance.codes.watch_money(instance.live()).await;
+        instance.codes.watch_costs(instance.live()).await;
     }
     assert_eq!(throttled(verified(&instance, "shop", &somewhere(8), true).await).0, "sms-budget");
 }
@@ -210,7 +212,7 @@ async fn what_was_refused_or_withheld_costs_nothing(store: Store) {
         assert!(sent(solved(&instance, &french(n)).await).short);
     }
     settled(&instance).await;
-    instance.codes.watch_money(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     assert_eq!(instance.codes.money_spent(instance.live()).unwrap().spent.to_string(), "0.60");
 }
 
@@ -219,16 +221,56 @@ async fn a_program_asks_for_a_country_apart(store: Store) {
     for n in 0..10 {
         sent(instance.send(&german(n)).await);
     }
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     assert_eq!(challenged(instance.send(&german(10)).await).0, "sms-brake");
     for n in 20..30 {
         sent(verified(&instance, "shop", &german(n), false).await);
     }
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     assert_eq!(challenged(verified(&instance, "shop", &german(30), false).await).0, "sms-brake");
     for n in 40..52 {
         sent(relayed(&instance, &german(n), &n.to_string()).await);
     }
-    instance.codes.watch_countries(instance.live()).await;
+    instance.codes.watch_costs(instance.live()).await;
     sent(relayed(&instance, &german(52), "52").await);
+}
+
+async fn where_strangers_cannot_register_nobody_sees_what_accounts_have_cost(store: Store) {
+    let (rig, instance) = rig(store, &format!("{KEPT}[registration]\nmode = 'closed'\n")).await;
+    let owner = |n: usize| {
+        rig.owners.has(&german(n), Micros(0));
+        german(n)
+    };
+    let answer = async |phone: &Phone| {
+        let answer = sent(instance.send(phone).await);
+        settled(&instance).await;
+        instance.codes.watch_costs(instance.live()).await;
+        answer.short
+    };
+    for n in 0..10 {
+        assert!(answer(&owner(n)).await, "{n}");
+        assert!(answer(&french(n)).await, "a stranger {n}");
+    }
+    assert_eq!(rig.sent().len(), 10);
+    for n in 10..13 {
+        assert!(answer(&owner(n)).await, "nothing is left {n}");
+        assert!(answer(&french(n)).await, "a stranger {n}");
+    }
+    assert_eq!(rig.sent().len(), 10);
+}
+
+async fn a_burst_past_the_whole_leaves_accounts_their_fifth(store: Store) {
+    let (rig, instance) = rig(store, KEPT).await;
+    let burst = (0..40).map(|n| {
+        let instance = instance.clone();
+        async move { is_sent(&instance.send(&somewhere(n)).await) }
+    });
+    assert!(all(burst.collect::<Vec<_>>().into_iter()).await.into_iter().all(|sent| sent));
+    instance.codes.watch_costs(instance.live()).await;
+    assert_eq!(challenged(instance.send(&somewhere(41)).await).0, "sms-budget");
+    let owner = german(500);
+    rig.owners.has(&owner, Micros(0));
+    assert!(sent(solved(&instance, &owner).await).short);
+    settled(&instance).await;
+    assert_eq!(rig.sent_to(&owner), 1);
 }

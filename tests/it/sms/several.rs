@@ -88,6 +88,17 @@ async fn start_without(store: Store, text: &str, limits: &[&str]) -> TestApp {
     TestApp::on(store).file(text).without(limits).set("sms.brake.enabled", false).start().await
 }
 
+/// A gateway of one's own before Alibaba Cloud.
+async fn before_aliyun(
+    store: Store,
+    own: &wiremock::MockServer,
+) -> (TestApp, Scripted, tempfile::NamedTempFile) {
+    let (second, secret) = (Scripted::start(Provider::Aliyun, Says::Accepts).await, secret_file("key"));
+    let sections = second.section(&secret.path().display().to_string());
+    let text = format!("[sms]\ngateways = ['http', 'aliyun']\n[sms.http]\nurl = '{}'\n{sections}", own.uri());
+    (start(store, &text).await, second, secret)
+}
+
 async fn send(app: &TestApp, phone: &Phone) -> SendOutcome {
     let live = app.services.live.snapshot();
     app.services.codes.send(&live, ask(phone, &address())).await.unwrap()
@@ -300,10 +311,7 @@ async fn a_403_is_about_the_message(store: Store) {
     let own = wiremock::MockServer::start().await;
     let refuses = wiremock::Mock::given(wiremock::matchers::method("POST"));
     refuses.respond_with(wiremock::ResponseTemplate::new(403)).mount(&own).await;
-    let (second, secret) = (Scripted::start(Provider::Aliyun, Says::Accepts).await, secret_file("key"));
-    let sections = second.section(&secret.path().display().to_string());
-    let text = format!("[sms]\ngateways = ['http', 'aliyun']\n[sms.http]\nurl = '{}'\n{sections}", own.uri());
-    let app = start(store, &text).await;
+    let (app, second, _secret) = before_aliyun(store, &own).await;
     assert_eq!(send(&app, &phone()).await, SendOutcome::NotSent);
     assert_eq!((outages(&app), second.seen()), (vec![], vec![]));
 }
@@ -314,10 +322,7 @@ async fn where_there_is_nothing_to_ask_one_message_tries_again(store: Store) {
         wiremock::Mock::given(wiremock::matchers::method("POST"))
             .respond_with(wiremock::ResponseTemplate::new(status))
     };
-    let (second, secret) = (Scripted::start(Provider::Aliyun, Says::Accepts).await, secret_file("key"));
-    let sections = second.section(&secret.path().display().to_string());
-    let text = format!("[sms]\ngateways = ['http', 'aliyun']\n[sms.http]\nurl = '{}'\n{sections}", own.uri());
-    let app = start(store, &text).await;
+    let (app, second, _secret) = before_aliyun(store, &own).await;
     status(401).mount(&own).await;
     let tries = async || {
         let calls = own.received_requests().await.unwrap();
