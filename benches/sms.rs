@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
+use gatehouse::codes::*;
 use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::{Db, Tx};
 use gatehouse::entropy::Entropy;
 use gatehouse::foundation::Foundation;
+use gatehouse::message::*;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
 use gatehouse::throttle::Limiter;
@@ -151,7 +153,7 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
 
 #[derive(Clone)]
 struct Rig {
-    codes: SmsCodes,
+    codes: CodeService,
     limiter: Limiter,
     db: Db,
     live: Arc<LiveSettings>,
@@ -187,7 +189,7 @@ impl Rig {
             programs: Default::default(),
             relays: Default::default(),
         };
-        let codes = SmsCodes::new(&foundation, parts);
+        let codes = CodeService::new(&foundation, parts);
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;
         assert!(runtime.block_on(codes.rebuild_windows(&live)));
         Self { codes, limiter, db, live: Arc::new(live), _folder: Arc::new(folder) }

@@ -33,9 +33,10 @@ use sqlx::{FromRow, Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
+use crate::codes::PhoneOwners;
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
-use crate::sms::{Phone, PhoneOwners};
+use crate::sms::Phone;
 
 pub use crate::config::SessionSettings;
 pub use administration::{AccountAct, AccountChange, Groups, GroupsError};

@@ -25,6 +25,7 @@ pub mod app;
 pub mod audit;
 pub mod captcha;
 pub mod clock;
+pub mod codes;
 pub mod config;
 pub mod custom;
 pub mod db;
@@ -36,6 +37,7 @@ pub mod gate;
 mod https;
 pub mod login;
 pub mod lookup;
+pub mod message;
 pub mod oidc;
 pub mod origins;
 #[cfg(feature = "otlp")]

@@ -17,7 +17,8 @@ use gatehouse::secret::MasterKey;
 use gatehouse::sms::gateway::{
     self, DeliveryResult, GatewayDeps, ReportCall, ReportedMessage, SmsGateway, SmsMessage,
 };
-use gatehouse::sms::{MessageId, Phone, SmsCode};
+use gatehouse::message::{MessageId, MessageCode};
+use gatehouse::sms::Phone;
 use hmac::{Hmac, KeyInit, Mac};
 use libfuzzer_sys::fuzz_target;
 use sha1::Sha1;
@@ -101,7 +102,7 @@ fn open(settings: &str, here: &str) -> Arc<dyn SmsGateway> {
 }
 
 fn send(runtime: &Runtime, gateway: &dyn SmsGateway) -> DeliveryResult {
-    let (phone, code) = (Phone::parse(PHONE, "CN").expect("a number"), SmsCode::parse(CODE).expect("a code"));
+    let (phone, code) = (Phone::parse(PHONE, "CN").expect("a number"), MessageCode::parse(CODE).expect("a code"));
     let id = MessageId::parse(ID).expect("an id");
     runtime.block_on(gateway.send(SmsMessage { id, phone: &phone, code: &code, text: "271828 is your code" }))
 }

@@ -12,6 +12,7 @@ use crate::accounts::{
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, RedisMarks};
+use crate::codes::{CodeService, CodesDeps};
 use crate::config::{LiveHandle, Settings};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{CountedBefore, Db};
@@ -24,7 +25,7 @@ use crate::login::{
 use crate::lookup::{Lookup, LookupParts};
 use crate::oidc::{ClientSecrets, LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
 use crate::sms::gateway::{self, GatewayDeps};
-use crate::sms::{CodesDeps, Gateways, Outbox, SmsCodes};
+use crate::sms::{Gateways, Outbox};
 use crate::throttle::Limiter;
 use crate::tuning::Tuning;
 use crate::web::http::{Services, TrustedProxies, WebContext};
@@ -114,7 +115,7 @@ impl Base {
         Gateways::open(&settings.sms.gateways, &deps)
     }
 
-    async fn codes(&self, gateways: Gateways, accounts: &Accounts) -> SmsCodes {
+    async fn codes(&self, gateways: Gateways, accounts: &Accounts) -> CodeService {
         let relays = self.settings.relay.iter();
         let deps = CodesDeps {
             limiter: self.limiter.clone(),
@@ -126,7 +127,7 @@ impl Base {
             programs: self.settings.verify.clone(),
             relays: relays.map(|(name, relay)| (name.clone(), relay.text.clone())).collect(),
         };
-        let codes = SmsCodes::new(&self.foundation, deps);
+        let codes = CodeService::new(&self.foundation, deps);
         // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&self.live.snapshot()).await;
         codes.watch_costs(&self.live.snapshot()).await;
@@ -176,7 +177,7 @@ pub(super) struct SharedParts {
     attempts: GuardedAttempts,
     factor_verifier: FactorVerifier,
     token_keys: TokenKeys,
-    codes: SmsCodes,
+    codes: CodeService,
     outbox: Option<Outbox>,
     tuning: Tuning,
 }

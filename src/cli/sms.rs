@@ -2,9 +2,10 @@
 
 use gatehouse::app::TimeAndEntropy;
 use gatehouse::config::LoadedConfig;
+use gatehouse::message::{MessageCode, MessageId};
 use gatehouse::secret::{KeyFile, MasterKey};
 use gatehouse::sms::gateway::{CheckResult, GatewayDeps, Gateways, ListedSlot};
-use gatehouse::sms::{DeliveryResult, MessageId, Phone, RefusedFor, SmsCode, SmsMessage};
+use gatehouse::sms::{DeliveryResult, Phone, RefusedFor, SmsMessage};
 
 use super::CliFailure;
 use super::log::tell;
@@ -34,7 +35,7 @@ pub async fn check(loaded: &LoadedConfig, number: Option<&str>) -> Result<(), Cl
         }
         if let Some(phone) = phone.as_ref().filter(|phone| slot.serves(phone.country().as_deref())) {
             served = true;
-            let code = SmsCode::random(&world.entropy);
+            let code = MessageCode::random(&world.entropy);
             failed += send(slot, phone, &code, MessageId::random(&world.entropy)).await;
         }
     }
@@ -72,7 +73,7 @@ async fn ask(slot: &ListedSlot) -> usize {
 }
 
 /// Sends a code that nothing asks for; returns whether that failed.
-async fn send(slot: &ListedSlot, phone: &Phone, code: &SmsCode, id: MessageId) -> usize {
+async fn send(slot: &ListedSlot, phone: &Phone, code: &MessageCode, id: MessageId) -> usize {
     let (name, masked) = (slot.name(), phone.masked());
     let text = format!("Gatehouse: a test. The code {} opens nothing.", code.expose());
     match slot.gateway().send(SmsMessage { id, phone, code, text: &text }).await {

@@ -11,17 +11,19 @@ use super::sign_in::sign_ins;
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin};
 use crate::accounts::{Account, Accounts, CreateError, KnownDevices, Phc, PhoneSet, ShownBy, Username};
 use crate::audit::{self, Action, AuditEvent};
+use crate::codes::{CheckOutcome, CodeGuess, CodeService, ProvenPhone};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
+use crate::message::{MessageCode, Purpose};
 use crate::request_id;
-use crate::sms::{CheckOutcome, CodeGuess, Phone, ProvenPhone, Purpose, SmsCode, SmsCodes};
+use crate::sms::Phone;
 
 #[derive(Clone)]
 pub struct ByCode {
-    codes: SmsCodes,
+    codes: CodeService,
     guard: Arc<LoginGuard>,
     accounts: Accounts,
     hasher: PasswordHasher,
@@ -31,7 +33,7 @@ pub struct ByCode {
 #[derive(Clone, Copy)]
 pub struct CodeEntry<'a> {
     pub phone: &'a Phone,
-    pub code: &'a SmsCode,
+    pub code: &'a MessageCode,
     pub origin: &'a RequestOrigin,
     /// The browser's id, if it has one: the one that requested the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
@@ -71,7 +73,7 @@ impl From<DbError> for CodeRefusal {
 impl ByCode {
     pub fn new(
         foundation: &Foundation,
-        codes: SmsCodes,
+        codes: CodeService,
         guard: Arc<LoginGuard>,
         accounts: Accounts,
         hasher: PasswordHasher,

@@ -11,10 +11,12 @@ use crate::accounts::{
     Acceptance, Account, Accounts, CreateError, Invitation, Phc, Roles, ShownBy, Username,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule};
+use crate::codes::{CheckOutcome, CodeGuess, CodeService};
 use crate::config::{LimitName, LiveSettings, RegistrationMode};
 use crate::db::DbError;
 use crate::denied::Denied;
-use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
+use crate::message::{MessageCode, Purpose};
+use crate::sms::Phone;
 
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
@@ -23,14 +25,14 @@ pub struct Registration {
     guard: Arc<LoginGuard>,
     accounts: Accounts,
     hasher: PasswordHasher,
-    codes: SmsCodes,
+    codes: CodeService,
 }
 
 #[derive(Clone, Copy)]
 pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
     pub password: &'a str,
-    pub phone: Option<(&'a Phone, &'a SmsCode)>,
+    pub phone: Option<(&'a Phone, &'a MessageCode)>,
     pub invitation: Option<&'a Invitation>,
     pub origin: &'a RequestOrigin,
     /// The browser's id, if it has one: the one that requested the code has guesses of its own.
@@ -87,7 +89,7 @@ impl Registration {
         guard: Arc<LoginGuard>,
         accounts: Accounts,
         hasher: PasswordHasher,
-        codes: SmsCodes,
+        codes: CodeService,
     ) -> Self {
         Self { guard, accounts, hasher, codes }
     }

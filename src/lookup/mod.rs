@@ -16,11 +16,12 @@ use crate::audit::{
     Action, Audit, AuditEvent, EventEntry, EventSubject, MaskedSubject, Outcome, SubjectKind,
 };
 use crate::clock::Micros;
+use crate::codes::{CodeService, Guesser};
 use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
 use crate::login::{FailureRecord, GuardedAttempts, all_failures, password_enabled_counter};
 use crate::request_id;
-use crate::sms::{Guesser, Phone, SmsCodes};
+use crate::sms::Phone;
 use crate::throttle::Limiter;
 
 pub use standing::{Hindrance, hindrances_of};
@@ -44,7 +45,7 @@ pub struct LookupParts {
     pub accounts: Accounts,
     /// Counts the names of realms.
     pub attempts: GuardedAttempts,
-    pub codes: SmsCodes,
+    pub codes: CodeService,
     pub audit: Audit,
 }
 

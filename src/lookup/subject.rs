@@ -6,7 +6,8 @@ use crate::accounts::{Account, AccountId, DeviceId, Realm, RealmLogin, Username,
 use crate::audit::{AuditEvent, EventSubject, SubjectKind};
 use crate::config::{LimitName, LimitSubject};
 use crate::login::account_subject;
-use crate::sms::{Phone, ProgramKind};
+use crate::message::ProgramKind;
+use crate::sms::Phone;
 
 /// A subject of limits.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,11 +11,12 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as};
 use utoipa::ToSchema;
 
-use super::{MessagePurpose, Phone, ProgramKind};
+use super::Phone;
 use crate::clock::{Clock, Micros, as_time};
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, execute, from_row, on_tx};
 use crate::entropy::Entropy;
+use crate::message::{MessagePurpose, ProgramKind};
 
 mod country;
 mod ladder;

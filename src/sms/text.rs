@@ -5,8 +5,8 @@ use std::time::Duration;
 use rust_i18n::t;
 use zeroize::Zeroizing;
 
-use super::{Purpose, SmsCode};
 use crate::config::{ProgramText, fits_one_segment};
+use crate::message::{MessageCode, Purpose};
 
 /// Whole minutes, rounded down, so that nobody is told a longer time than the code is valid.
 fn minutes(ttl: Duration) -> u64 {
@@ -18,7 +18,7 @@ fn minutes(ttl: Duration) -> u64 {
 pub fn program_text(
     name: &str,
     template: Option<&ProgramText>,
-    code: &SmsCode,
+    code: &MessageCode,
     ttl: Option<Duration>,
     locale: &str,
     language: Option<&str>,
@@ -58,7 +58,7 @@ fn in_one_segment(words: Zeroizing<String>, program: &str, code: &str, locale: &
 /// (<https://wicg.github.io/sms-one-time-codes/>). As secret as the code.
 pub fn text(
     purpose: Purpose,
-    code: &SmsCode,
+    code: &MessageCode,
     ttl: Duration,
     locale: &str,
     brand: &str,
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_text_fits_one_segment_and_says_code_and_minutes() {
-        let code = SmsCode::random(&Entropy::seeded(3));
+        let code = MessageCode::random(&Entropy::seeded(3));
         let longest = ["a".repeat(40), "é".repeat(40), "店".repeat(40)];
         let brands = longest.iter().map(String::as_str).chain(["Gatehouse", "Exämple"]);
         for (brand, locale) in brands.flat_map(|brand| ["en", "zh-CN", "xx"].map(|locale| (brand, locale))) {
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn a_program_of_any_name_gets_one_segment_with_its_name_and_code() {
-        let code = SmsCode::relayed("0123456789").unwrap();
-        let ours = SmsCode::parse("012345").unwrap();
+        let code = MessageCode::relayed("0123456789").unwrap();
+        let ours = MessageCode::parse("012345").unwrap();
         let names = [
             "shop".to_owned(),
             "a".repeat(64),
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_last_line_names_the_site_if_there_is_room_for_it() {
-        let code = SmsCode::parse("012345").unwrap();
+        let code = MessageCode::parse("012345").unwrap();
         let last = |locale, site: &str| {
             let text = text(Purpose::Login, &code, TEN_MINUTES, locale, "Gatehouse", Some(site));
             text.lines().last().unwrap().to_owned()
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn every_purpose_has_words_of_its_own_in_each_language() {
-        let code = SmsCode::random(&Entropy::seeded(4));
+        let code = MessageCode::random(&Entropy::seeded(4));
         for locale in ["en", "zh-CN"] {
             let texts: std::collections::BTreeSet<_> = Purpose::ALL
                 .map(|purpose| {

@@ -14,8 +14,10 @@ use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
+use crate::codes::{RequestedMessage, SendOutcome, SendReceipt, TurnResult};
 use crate::config::LiveSettings;
-use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, SmsCode, TurnResult};
+use crate::message::{MessageCode, Purpose};
+use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::describe::{self, ATTEMPT, MobileNumber, NUMBER};
@@ -160,7 +162,7 @@ async fn send(
     extensions(("x-problems" = json!([ATTEMPT, NUMBER, "registration-closed"])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
-    const FORM: CaptchaForm = CaptchaForm::SmsCode;
+    const FORM: CaptchaForm = CaptchaForm::MessageCode;
     if body.purpose == Purpose::Verify {
         session::member(call.request()).await?;
     } else if call.is_denied(&call.live) {
@@ -200,8 +202,8 @@ pub fn parse_sent_phone(live: &LiveSettings, typed: &SecretField) -> Result<Phon
     Ok(extract::parse_phone(live, typed.expose())?)
 }
 
-pub fn parse_sent_code(typed: &SecretField) -> Result<SmsCode, Problem> {
-    SmsCode::parse(typed.expose()).ok_or_else(|| Problem::at(Field::Code, Message::CodeDigits))
+pub fn parse_sent_code(typed: &SecretField) -> Result<MessageCode, Problem> {
+    MessageCode::parse(typed.expose()).ok_or_else(|| Problem::at(Field::Code, Message::CodeDigits))
 }
 
 /// Of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).
@@ -281,17 +283,17 @@ pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldE
     errors.take(Field::Phone, parsed)
 }
 
-fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<SmsCode> {
+fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<MessageCode> {
     let typed = fields.code.expose().trim();
     let missing = if typed.is_empty() { Message::CodeMissing } else { Message::CodeDigits };
-    errors.take(Field::Code, SmsCode::parse(typed).ok_or(missing))
+    errors.take(Field::Code, MessageCode::parse(typed).ok_or(missing))
 }
 
 pub fn parse_both(
     live: &LiveSettings,
     fields: &CodeFields,
     errors: &mut FieldErrors,
-) -> Option<(Phone, SmsCode)> {
+) -> Option<(Phone, MessageCode)> {
     let phone = parse_phone(live, fields, errors);
     let code = parse_code(fields, errors);
     phone.zip(code)

@@ -10,7 +10,8 @@ use crate::accounts::{Account, FirstFactor, Invitation, Username};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
-use crate::sms::{Phone, Purpose, SmsCode};
+use crate::message::{MessageCode, Purpose};
+use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
     CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
@@ -61,12 +62,12 @@ pub struct RegisterBody {
 /// Somebody who wants an account, or to enter that of an invitation.
 pub struct Newcomer {
     pub login: Username,
-    pub phone: Option<(Phone, SmsCode)>,
+    pub phone: Option<(Phone, MessageCode)>,
     pub invitation: Option<Invitation>,
 }
 
 impl Newcomer {
-    fn new(login: Username, phone: Option<(Phone, SmsCode)>) -> Self {
+    fn new(login: Username, phone: Option<(Phone, MessageCode)>) -> Self {
         Self { login, phone, invitation: None }
     }
 }
@@ -241,12 +242,12 @@ fn parse_number(
     phone: Option<&SecretField>,
     code: Option<&SecretField>,
     errors: &mut FieldErrors,
-) -> Option<(Phone, SmsCode)> {
+) -> Option<(Phone, MessageCode)> {
     let parsed = |typed: &SecretField| extract::parse_phone(live, typed.expose()).map_err(Message::from);
     let phone = phone.map_or(Err(Message::PhoneMissing), parsed);
     let phone = errors.take(Field::Phone, phone);
     let code = code.ok_or(Message::CodeMissing);
-    let code = code.and_then(|code| SmsCode::parse(code.expose()).ok_or(Message::CodeDigits));
+    let code = code.and_then(|code| MessageCode::parse(code.expose()).ok_or(Message::CodeDigits));
     phone.zip(errors.take(Field::Code, code))
 }
 

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use crate::accounts::{Factor, FirstFactor};
 use crate::captcha::CaptchaForm;
 use crate::login::CodeRefusal;
-use crate::sms::{Phone, Purpose, SmsCode};
+use crate::message::{MessageCode, Purpose};
+use crate::sms::Phone;
 use crate::web::code::{CodeForm, CodePage, RESET, parse_both, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormReach, FormReply, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword};
@@ -42,7 +43,7 @@ pub struct ResetBody {
 /// The answer: `whole`, or `half` if the account has a second factor, which is proved first.
 async fn reset(
     by: &Actor<'_>,
-    (phone, code): &(Phone, SmsCode),
+    (phone, code): &(Phone, MessageCode),
     new_password: &SecretField,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,

@@ -14,7 +14,8 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
-use crate::sms::{Phone, SmsCode};
+use crate::message::MessageCode;
+use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::parse_sent_code;
 use crate::web::form::{
@@ -141,7 +142,7 @@ pub enum StepUp {
     Password(Field, Password),
     Factor(FactorGuess),
     /// For this number, which alone opens the account.
-    Code(Phone, SmsCode),
+    Code(Phone, MessageCode),
 }
 
 /// The factor that was proved; None for a first one.

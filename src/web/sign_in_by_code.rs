@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Account, FirstFactor};
 use crate::captcha::CaptchaForm;
-use crate::sms::{Phone, Purpose, SmsCode};
+use crate::message::{MessageCode, Purpose};
+use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
@@ -18,7 +19,7 @@ use crate::web::http::{
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
-const FORM: CaptchaForm = CaptchaForm::SmsCode;
+const FORM: CaptchaForm = CaptchaForm::MessageCode;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +35,7 @@ pub struct CodeLoginBody {
 /// The account, and whether it was created now.
 async fn sign_in(
     by: &Actor<'_>,
-    (phone, code): (Phone, SmsCode),
+    (phone, code): (Phone, MessageCode),
 ) -> Result<(Box<Account>, bool), ActionRefusal> {
     let solved = by.redeem().await?;
     Ok(by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await?)

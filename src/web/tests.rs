@@ -29,12 +29,12 @@ use super::register::RegisterPage;
 use super::sign_in::LoginPage;
 use crate::audit::{MaskedSubject, SubjectKind};
 use crate::clock::{Clock, Micros};
+use crate::codes::{CountryFigures, LedgerEntry, LedgerFilter, MessageState};
 use crate::config::Money;
 use crate::entropy::Entropy;
+use crate::message::{MessageId, Purpose};
 use crate::secret::MasterKey;
-use crate::sms::{
-    CountryFigures, HeldBrake, LedgerEntry, LedgerFilter, MessageId, MessageState, Purpose, ReportState,
-};
+use crate::sms::{HeldBrake, ReportState};
 use crate::web::http::problem::{ErrorKind, InForm, KINDS, Kind};
 use crate::web::http::{Layout, Moment, PageRequest, Problem, TrustedProxies, WebContext};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};

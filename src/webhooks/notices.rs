@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::audit::{Action, Audit, DEVICE_FIRST, EventEntry, FROM_DEVICE, Outcome};
 use crate::clock::{Micros, iso};
+use crate::codes::CodeService;
 use crate::config::WebhookEvent;
 use crate::db::DbError;
-use crate::sms::{HeldBrake, SmsCodes};
+use crate::sms::HeldBrake;
 use crate::tuning::{LimitsChange, Tuning};
 
 /// What a receiver that was away for longer is not told any more.
@@ -49,7 +50,7 @@ impl WebhookNotice {
 #[derive(Clone)]
 pub struct NoticeSources {
     pub audit: Audit,
-    pub codes: SmsCodes,
+    pub codes: CodeService,
     pub tuning: Tuning,
     pub public_url: String,
 }

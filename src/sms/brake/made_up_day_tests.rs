@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::db::Db;
-use crate::sms::{ProgramPurpose, Purpose};
+use crate::message::{ProgramPurpose, Purpose};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PUMPED: usize = 0;

@@ -20,7 +20,7 @@ use super::{
 use crate::clock::{Clock, iso};
 use crate::config;
 use crate::entropy::Entropy;
-use crate::sms::hex;
+use crate::message::hex;
 
 const NAME: &str = "aliyun";
 const ALGORITHM: &str = "ACS3-HMAC-SHA256";

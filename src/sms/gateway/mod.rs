@@ -20,11 +20,12 @@ use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
-use super::{MessageId, Phone, SmsCode};
+use super::Phone;
 use crate::clock::{Clock, Micros};
 use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
 use crate::https;
+use crate::message::{MessageCode, MessageId};
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 
 pub use check::{CheckFuture, CheckResult, CheckedPart, GatewayCheck};
@@ -34,7 +35,7 @@ pub use pool::{GatewayOutage, Gateways, ListedSlot};
 pub struct SmsMessage<'a> {
     pub id: MessageId,
     pub phone: &'a Phone,
-    pub code: &'a SmsCode,
+    pub code: &'a MessageCode,
     /// The whole text including the code. As secret as the code.
     pub text: &'a str,
 }
@@ -558,7 +559,7 @@ impl SmsGateway for NoGateway {
 mod tests {
     use super::*;
     use crate::entropy::Entropy;
-    use crate::sms::SmsCode;
+    use crate::message::MessageCode;
 
     #[test]
     fn words_of_a_gateway_hold_no_number_and_no_code() {
@@ -607,7 +608,7 @@ mod tests {
         let phones =
             ["+8613800138000", "+8613800138001"].map(|text| Phone::parse(text, "CN").expect("a number"));
         for number in 0..=KEPT_MESSAGES {
-            let (id, code) = (MessageId::random(&Entropy::Os), SmsCode::parse("012345").unwrap());
+            let (id, code) = (MessageId::random(&Entropy::Os), MessageCode::parse("012345").unwrap());
             let text = number.to_string();
             let message = SmsMessage { id, phone: &phones[number % 2], code: &code, text: &text };
             assert_eq!(outbox.send(message).await, DeliveryResult::Accepted { reference: None });

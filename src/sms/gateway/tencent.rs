@@ -18,7 +18,7 @@ use super::{
 };
 use crate::clock::{Clock, Micros, iso};
 use crate::config;
-use crate::sms::hex;
+use crate::message::hex;
 
 const NAME: &str = "tencent";
 const ALGORITHM: &str = "TC3-HMAC-SHA256";

@@ -14,7 +14,7 @@ use crate::audit::{NOT_FORGIVEN, UNCOUNTED_REGISTRATIONS};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, on_db};
-use crate::sms::{MessagePurpose, ProgramKind};
+use crate::message::{MessagePurpose, ProgramKind};
 
 /// Events of a page: some 10 ms of work for the database. Tests have fewer events, and are to read several pages, too.
 const PAGE: usize = if cfg!(test) { 50 } else { 10_000 };

@@ -4,7 +4,7 @@
 use actix_web::web::Query;
 
 use crate::accounts::AuthenticatedSession;
-use crate::sms::Purpose;
+use crate::message::Purpose;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
 use crate::web::form::{FormReply, NextFields, Notice};

@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 use crate::accounts::{Account, AuthenticatedSession};
 use crate::captcha::CaptchaForm;
 use crate::login::Password;
-use crate::sms::{Phone, Purpose, SmsCode};
+use crate::message::{MessageCode, Purpose};
+use crate::sms::Phone;
 use crate::web::account::{require_open, show_form, verified};
 use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL, parse_both, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormReply, Notice};
@@ -56,7 +57,7 @@ pub struct RemovePhoneBody {
 async fn set_phone(
     by: &Actor<'_>,
     account: &Account,
-    ((phone, code), password): ((&Phone, &SmsCode), Password),
+    ((phone, code), password): ((&Phone, &MessageCode), Password),
 ) -> Result<(), ActionRefusal> {
     let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
     Ok(by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await?)

@@ -18,12 +18,11 @@ use strum::VariantArray;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Audit, EventSubject, MaskedSubject, SubjectKind, words_of};
+use crate::codes::{CountryFigures, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, as_text};
 use crate::config::{LiveSettings, Money};
 use crate::db::DbError;
-use crate::sms::{
-    CountryFigures, HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState,
-    ReportState, as_text,
-};
+use crate::message::MessagePurpose;
+use crate::sms::{HeldBrake, ReportState};
 use crate::web::console::confirm;
 use crate::web::console::figures::HOUR;
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};

@@ -15,11 +15,11 @@ use crate::audit::{
     SubjectKind, TOP_ROWS,
 };
 use crate::clock::Micros;
+use crate::codes::BudgetLevel;
 use crate::config::AccessSettings;
 use crate::db::DbError;
 use crate::login::Spray;
 use crate::origins::OriginFiles;
-use crate::sms::BudgetLevel;
 use crate::sms::gateway::GatewayOutage;
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::console::attack::{AnswerLink, AttackBanner};

@@ -10,7 +10,8 @@ use crate::config::LiveSettings;
 use crate::login::{
     CodeEntry, CodeRefusal, Password, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
 };
-use crate::sms::{Phone, SmsCode};
+use crate::message::MessageCode;
+use crate::sms::Phone;
 use crate::web::http::challenge::ChallengeContext;
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
@@ -141,7 +142,7 @@ impl<'a> Actor<'a> {
         Ok((owner, solved))
     }
 
-    pub fn entry<'e>(&'e self, phone: &'e Phone, code: &'e SmsCode, solved: bool) -> CodeEntry<'e> {
+    pub fn entry<'e>(&'e self, phone: &'e Phone, code: &'e MessageCode, solved: bool) -> CodeEntry<'e> {
         let browser = self.browser().map(|browser| &browser[..]);
         CodeEntry { phone, code, origin: &self.origin, browser, known: &self.known, solved }
     }

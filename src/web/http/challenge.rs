@@ -15,7 +15,7 @@ use crate::captcha::{
 };
 use crate::config::LiveSettings;
 use crate::login::{GuardedAttempts, GuardedLogin, RequestOrigin};
-use crate::sms::ProgramKind;
+use crate::message::ProgramKind;
 use crate::web::http::client::ClientAddress;
 use crate::web::http::csrf::Browser;
 use crate::web::http::describe;
@@ -139,7 +139,7 @@ impl ChallengeContext<'_> {
                 let origin = RequestOrigin { address: own(&address), network: own(&network) };
                 guard.limit_usage_on([&limits.program_address, &limits.program_network], &origin).await
             }
-            CaptchaForm::SmsCode | CaptchaForm::PasswordReset => {
+            CaptchaForm::MessageCode | CaptchaForm::PasswordReset => {
                 guard.limit_usage_on([&limits.sms_address, &limits.sms_network], &self.client.origin()).await
             }
             CaptchaForm::Register => {

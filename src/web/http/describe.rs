@@ -152,5 +152,5 @@ pub fn attestation_example() -> Value {
 }
 
 pub fn purposes() -> ObjectBuilder {
-    one_of(crate::sms::Purpose::ALL.map(|purpose| purpose.into_str()))
+    one_of(crate::message::Purpose::ALL.map(|purpose| purpose.into_str()))
 }

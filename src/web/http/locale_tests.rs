@@ -9,8 +9,10 @@ use strum::VariantArray;
 use super::*;
 use crate::accounts::{AccountAct, AccountKey, AccountRole, AccountState, AdminScope};
 use crate::audit::{Action, AttackKind, Outcome};
+use crate::codes::MessageState;
 use crate::config::LimitName;
-use crate::sms::{MessageState, OutOfService, Purpose, ReportState};
+use crate::message::Purpose;
+use crate::sms::{OutOfService, ReportState};
 use crate::web::console::access::AccessAnswer;
 use crate::web::http::{Flash, Theme};
 

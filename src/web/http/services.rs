@@ -15,6 +15,7 @@ use crate::accounts::{
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
+use crate::codes::CodeService;
 use crate::config::{LiveHandle, Server};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::gate::Gate;
@@ -23,7 +24,7 @@ use crate::login::{
 };
 use crate::lookup::Lookup;
 use crate::oidc::{ClientSecrets, RefusedRequests, TokenKeys, WrongCalls};
-use crate::sms::{Outbox, SmsCodes};
+use crate::sms::Outbox;
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
 use crate::webhooks::SignedHooks;
@@ -39,7 +40,7 @@ pub struct Services {
     pub policy: AuthPolicy,
     pub registration: Registration,
     pub by_code: ByCode,
-    pub codes: SmsCodes,
+    pub codes: CodeService,
     /// The messages of the development gateway, kept on this machine.
     pub outbox: Option<Outbox>,
     pub public_url: String,

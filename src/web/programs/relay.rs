@@ -9,8 +9,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::codes::{RequestedMessage, SendOutcome};
 use crate::config::LiveSettings;
-use crate::sms::{MessagePurpose, Phone, RequestedMessage, SendOutcome, SmsCode};
+use crate::message::{MessageCode, MessagePurpose};
+use crate::sms::Phone;
 use crate::web::http::describe::{self, NUMBER};
 use crate::web::http::extract::parse_phone;
 use crate::web::http::{ClientAddress, Problem, Requester, SecretField, Services, ServicesData, UnreadBody};
@@ -103,7 +105,7 @@ fn outcomes() -> utoipa::openapi::schema::ObjectBuilder {
 
 struct RelayedCode<'a> {
     number: &'a str,
-    code: Option<SmsCode>,
+    code: Option<MessageCode>,
     /// The field of the code.
     field: &'static str,
     ip: Option<&'a str>,
@@ -139,7 +141,7 @@ pub async fn logto(
         let Program { sender, services, .. } = &program;
         let body = body.map_err(|_| Problem::PayloadTooLarge)?;
         let said: LogtoBody = read(&body)?;
-        let code = said.payload.code.as_ref().and_then(|code| SmsCode::relayed(code.expose()));
+        let code = said.payload.code.as_ref().and_then(|code| MessageCode::relayed(code.expose()));
         let said = RelayedCode {
             number: said.to.expose(),
             code,
@@ -198,7 +200,7 @@ pub async fn supabase(
         let ip = said.metadata.as_ref().and_then(|metadata| metadata.ip_address.as_ref());
         let said = RelayedCode {
             number: &number,
-            code: SmsCode::relayed(said.sms.otp.expose()),
+            code: MessageCode::relayed(said.sms.otp.expose()),
             field: "otp",
             ip: ip.map(SecretField::expose),
             locale: None,

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
+use crate::codes::{RequestedMessage, SendOutcome, TurnResult, VerificationOutcome};
 use crate::denied::Denied;
-use crate::sms::{ProgramPurpose, RequestedMessage, SendOutcome, TurnResult, VerificationOutcome};
+use crate::message::ProgramPurpose;
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::http::api::{limited, refused};
 use crate::web::http::describe::{self, CodeDigits, MobileNumber, NUMBER};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::audit::EventFilter;
-use gatehouse::sms::LedgerFilter;
+use gatehouse::codes::LedgerFilter;
 
 use crate::sms::flows::ask;
 use crate::support::app::{Store, TestApp, on_both_stores};

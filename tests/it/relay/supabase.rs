@@ -139,7 +139,7 @@ async fn a_slow_gateway_is_not_waited_for_and_its_message_not_sent_again() {
     let state = async || app.services.codes.ledger().page(&Default::default(), None, 2).await.unwrap();
     assert_eq!(
         state().await.entries[0].state,
-        gatehouse::sms::MessageState::Pending,
+        gatehouse::codes::MessageState::Pending,
         "answered before the gateway did"
     );
     assert_eq!(id_of(&call(&app, &secret, "two", &body).await), first);

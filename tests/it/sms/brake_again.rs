@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::braking::{NO_BUDGETS, challenged, solved};
 use super::rig::*;
+use gatehouse::codes::*;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 on_each_store! {

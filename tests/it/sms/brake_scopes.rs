@@ -3,6 +3,8 @@
 use super::braking::{NO_BUDGETS, NO_PREFIX, braked_block, challenged, settled, solved};
 use super::rig::*;
 use gatehouse::clock::Micros;
+use gatehouse::codes::*;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 on_each_store! {
@@ -23,7 +25,7 @@ pub(super) async fn verified(instance: &Instance, program: &str, phone: &Phone, 
 }
 
 pub(super) async fn relayed(instance: &Instance, phone: &Phone, once: &str) -> SendOutcome {
-    let (relay, code) = (MessagePurpose::relayed("idp").unwrap(), SmsCode::relayed("012345").unwrap());
+    let (relay, code) = (MessagePurpose::relayed("idp").unwrap(), MessageCode::relayed("012345").unwrap());
     let message = RequestedMessage::new(phone.clone(), relay, "en");
     let asked = RequestedMessage { code: Some(code), once: Some(once.to_owned()), ..message };
     instance.codes.relay(instance.live(), asked).await.unwrap()

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::rig::*;
 use gatehouse::clock::Micros;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 /// For what is said of the brake alone.

@@ -2,6 +2,8 @@
 
 use gatehouse::audit::{Action, EventFilter};
 use gatehouse::clock::Micros;
+use gatehouse::codes::*;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 use super::brake_scopes::{relayed, verified};

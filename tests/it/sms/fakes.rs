@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use gatehouse::clock::Micros;
+use gatehouse::codes::*;
 use gatehouse::db::DbError;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 use tokio::sync::Semaphore;
 
@@ -32,7 +34,7 @@ pub struct CountingGateway {
 pub struct SentMessage {
     pub id: MessageId,
     pub phone: Phone,
-    pub code: SmsCode,
+    pub code: MessageCode,
     pub text: String,
 }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use gatehouse::clock::{Clock, Micros};
 use gatehouse::config;
 use gatehouse::entropy::Entropy;
+use gatehouse::message::{MessageCode, MessageId};
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::gateway::{GatewayDeps, OpenError, OpenedGateway, open};
 use gatehouse::sms::{
-    DeliveryReport, DeliveryResult, MessageId, OutOfService, Phone, RefusedFor, ReportCall, ReportError,
-    ReportState, ReportedMessage, SmsCode, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, OutOfService, Phone, RefusedFor, ReportCall, ReportError, ReportState,
+    ReportedMessage, SmsGateway, SmsMessage,
 };
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
@@ -48,7 +49,7 @@ pub fn some_id() -> MessageId {
 }
 
 pub async fn send(gateway: &dyn SmsGateway, id: MessageId) -> DeliveryResult {
-    let (phone, code) = (Phone::parse(NUMBER, "CN").unwrap(), SmsCode::parse(CODE).unwrap());
+    let (phone, code) = (Phone::parse(NUMBER, "CN").unwrap(), MessageCode::parse(CODE).unwrap());
     gateway.send(SmsMessage { id, phone: &phone, code: &code, text: TEXT }).await
 }
 

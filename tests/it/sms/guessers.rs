@@ -2,6 +2,8 @@
 //! nor from a browser that the number's account knows; and a number without a code has nothing to take.
 
 use super::rig::*;
+use gatehouse::codes::*;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 const NO_LIMIT: &str = "[limits.sms-phone]\nrules = []\n";
@@ -30,22 +32,22 @@ async fn rig(store: Store, toml: &str) -> (Rig, Instance, Phone) {
     (rig, instance, phone())
 }
 
-async fn asked_by(rig: &Rig, instance: &Instance, phone: &Phone, browser: &[u8]) -> SmsCode {
+async fn asked_by(rig: &Rig, instance: &Instance, phone: &Phone, browser: &[u8]) -> MessageCode {
     sent(instance.ask(RequestedMessage { browser: Some(browser.to_vec()), ..ask(phone, &address()) }).await);
     rig.last_code()
 }
 
 /// From its own address.
-async fn by(instance: &Instance, phone: &Phone, code: &SmsCode, browser: &[u8]) -> CheckOutcome {
+async fn by(instance: &Instance, phone: &Phone, code: &MessageCode, browser: &[u8]) -> CheckOutcome {
     instance.guess(CodeGuess { browser: Some(browser), ..guess(phone, code, &address()) }).await
 }
 
-async fn from_known(instance: &Instance, phone: &Phone, code: &SmsCode) -> CheckOutcome {
+async fn from_known(instance: &Instance, phone: &Phone, code: &MessageCode) -> CheckOutcome {
     instance.guess(CodeGuess { known: true, ..guess(phone, code, &address()) }).await
 }
 
-fn any() -> SmsCode {
-    SmsCode::parse("123456").unwrap()
+fn any() -> MessageCode {
+    MessageCode::parse("123456").unwrap()
 }
 
 /// What a caller is told, without the proof.

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::task::Poll;
 
 use super::rig::*;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 on_each_store! {
@@ -250,7 +252,7 @@ async fn where_guesses_are_not_limited_no_code_is_void(store: Store) {
     }
 }
 
-async fn sent_a_code(rig: &Rig) -> (Instance, Phone, SmsCode) {
+async fn sent_a_code(rig: &Rig) -> (Instance, Phone, MessageCode) {
     let (instance, phone) = (rig.instance().await, phone());
     sent(instance.send(&phone).await);
     (instance, phone, rig.last_code())
@@ -259,7 +261,7 @@ async fn sent_a_code(rig: &Rig) -> (Instance, Phone, SmsCode) {
 async fn guess_many(
     instances: &[&Instance],
     phone: &Phone,
-    code: &SmsCode,
+    code: &MessageCode,
     count: usize,
 ) -> Vec<CheckOutcome> {
     all((0..count).map(|index| {

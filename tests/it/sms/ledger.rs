@@ -1,6 +1,8 @@
 //! The ledger: how administrators read it, how gateways report to it, and what it deletes.
 
 use super::rig::*;
+use gatehouse::codes::*;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []

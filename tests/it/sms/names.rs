@@ -1,7 +1,9 @@
 //! One request, sent more than once, is one message. Each case runs on each store.
 
 use super::rig::*;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 on_each_store! {

@@ -6,7 +6,7 @@ use super::shortage::after_a_loss;
 use crate::support::app::TestApp;
 use crate::support::setup::max;
 use crate::verify;
-use gatehouse::sms::*;
+use gatehouse::codes::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 const THEIRS: &str = "+970599123456";

@@ -2,8 +2,8 @@
 //! before.
 
 use super::rig::*;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
-use gatehouse::sms::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_store_nothing_is_sent_or_compared_and_it_comes_back_by_itself() {

@@ -1,7 +1,7 @@
 //! The outcome of a message, and what it counts for then. Each case runs on each store.
 
 use super::rig::*;
-use gatehouse::sms::*;
+use gatehouse::codes::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 

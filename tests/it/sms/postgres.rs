@@ -4,9 +4,9 @@ use super::http::NUMBER;
 use super::rig::*;
 use crate::support::app::TestApp;
 use crate::support::database::TestDatabase;
+use gatehouse::codes::*;
 use gatehouse::db::DbLock;
 use gatehouse::denied::Denied;
-use gatehouse::sms::*;
 
 /// Like an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::rig::*;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
-use gatehouse::sms::*;
 
 /// Takes this many /48 networks in turn, with another /64 each time, which is an address.
 fn address_of(networks: u16, index: u16) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! The cap outlives its store: whatever the store loses within the hour is rebuilt from the ledger.
 
 use super::rig::*;
+use gatehouse::codes::*;
 use gatehouse::db::{Db, DbLock};
 use gatehouse::denied::Denied;
-use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 /// The ledger has the number's own rules; these are only in the store. Three, four and six of these are open

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
+use gatehouse::codes::*;
 use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::Db;
 use gatehouse::denied::Denied;
 use gatehouse::entropy::Entropy;
 use gatehouse::foundation::Foundation;
+use gatehouse::message::*;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
 use gatehouse::throttle::Limiter;
@@ -63,7 +65,7 @@ pub struct Rig {
 /// One instance of the service.
 #[derive(Clone)]
 pub struct Instance {
-    pub codes: SmsCodes,
+    pub codes: CodeService,
     pub limiter: Limiter,
     pub db: Db,
     pub audit: Audit,
@@ -123,7 +125,7 @@ impl Rig {
             programs: Default::default(),
             relays: Default::default(),
         };
-        let codes = SmsCodes::with_patience(&foundation, parts, patience);
+        let codes = CodeService::with_patience(&foundation, parts, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }
     }
 
@@ -147,7 +149,7 @@ impl Rig {
         self.sent().iter().filter(|message| message.phone == *phone).count()
     }
 
-    pub fn last_code(&self) -> SmsCode {
+    pub fn last_code(&self) -> MessageCode {
         self.sent().last().expect("a message").code.clone()
     }
 
@@ -191,11 +193,11 @@ impl Instance {
         self.codes.send(&self.live, ask).await.unwrap()
     }
 
-    pub async fn check(&self, phone: &Phone, code: &SmsCode) -> CheckOutcome {
+    pub async fn check(&self, phone: &Phone, code: &MessageCode) -> CheckOutcome {
         self.check_from(phone, code, &address()).await
     }
 
-    pub async fn check_from(&self, phone: &Phone, code: &SmsCode, address: &[u8]) -> CheckOutcome {
+    pub async fn check_from(&self, phone: &Phone, code: &MessageCode, address: &[u8]) -> CheckOutcome {
         self.guess(guess(phone, code, address)).await
     }
 
@@ -251,7 +253,7 @@ pub fn ask(phone: &Phone, address: &[u8]) -> RequestedMessage {
 }
 
 /// A guess without a browser or a known device.
-pub fn guess<'a>(phone: &'a Phone, code: &'a SmsCode, address: &'a [u8]) -> CodeGuess<'a> {
+pub fn guess<'a>(phone: &'a Phone, code: &'a MessageCode, address: &'a [u8]) -> CodeGuess<'a> {
     let (network, browser, known) = (&address[..address.len().min(6)], None, false);
     CodeGuess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
 }
@@ -340,10 +342,10 @@ pub fn number_of(canonical: &str) -> Phone {
 }
 
 /// A wrong code, whatever the right one is.
-pub fn other_than(code: &SmsCode) -> SmsCode {
+pub fn other_than(code: &MessageCode) -> MessageCode {
     let mut digits = code.expose().as_bytes().to_vec();
     digits[0] = if digits[0] == b'9' { b'0' } else { digits[0] + 1 };
-    SmsCode::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
+    MessageCode::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
 }
 
 pub fn foundation(db: &Db, clock: &Clock) -> Foundation {

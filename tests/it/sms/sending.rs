@@ -1,8 +1,9 @@
 //! Five an hour to a number, whatever happens. Each case runs on each store.
 
 use super::rig::*;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
-use gatehouse::sms::*;
+use gatehouse::message::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 /// So that only the ledger's view of a number is tested.
@@ -83,7 +84,7 @@ async fn real_clocks_hold_a_number_to_max_and_tell_the_true_wait(store: Store) {
     assert!(matches!(one.check(&phone, &newest_code(&rig, rows[0].id)).await, CheckOutcome::Right(_)));
 }
 
-fn newest_code(rig: &Rig, id: MessageId) -> SmsCode {
+fn newest_code(rig: &Rig, id: MessageId) -> MessageCode {
     rig.sent().into_iter().find(|message| message.id == id).expect("the newest row's message").code
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use gatehouse::codes::*;
 use gatehouse::entropy::Entropy;
 use gatehouse::sms::gateway::GatewayOutage;
 use gatehouse::sms::*;

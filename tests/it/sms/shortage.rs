@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::rig::*;
 use gatehouse::clock::Micros;
+use gatehouse::codes::*;
 use gatehouse::db::Db;
 use gatehouse::denied::Denied;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 /// Six are open to everybody at our pages, two more to programs, and two are reserved.

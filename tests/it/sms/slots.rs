@@ -10,7 +10,9 @@ use super::rig::*;
 use super::shortage::{owned, settled, short, solved_from};
 use crate::support::app::TestApp;
 use crate::verify;
+use gatehouse::codes::*;
 use gatehouse::denied::Denied;
+use gatehouse::message::*;
 use gatehouse::sms::*;
 
 const NO_NUMBER_RULES: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []

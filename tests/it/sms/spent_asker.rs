@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::rig::*;
 use super::shortage::{after_a_loss, codes, owned, settled, short, solved_from, spent, store_writes};
 use gatehouse::clock::Micros;
-use gatehouse::sms::MessageState;
+use gatehouse::codes::MessageState;
 
 /// Four of an address are open, eight of all messages, and three are reserved.
 const FOUR_OF_AN_ADDRESS: &str = "[limits.sms-phone]\nrules = [{ max = 2, window = '1h' }]

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gatehouse::audit::{Action, EventFilter, Outcome};
-use gatehouse::sms::{LedgerEntry, Phone, Purpose};
+use gatehouse::codes::LedgerEntry;
+use gatehouse::message::Purpose;
+use gatehouse::sms::Phone;
 use serde_json::json;
 use tokio::task::JoinSet;
 

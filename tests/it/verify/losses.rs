@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::sms::MessageState;
+use gatehouse::codes::MessageState;
 use serde_json::json;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};

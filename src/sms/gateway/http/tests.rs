@@ -4,7 +4,8 @@ use url::form_urlencoded;
 use super::*;
 use crate::config::BodyKind;
 use crate::entropy::Entropy;
-use crate::sms::{MessageId, Phone, SmsCode};
+use crate::message::{MessageCode, MessageId};
+use crate::sms::Phone;
 
 /// Every character with a special meaning in one of the formats.
 const HOSTILE: &str = "a\"b\\c<d>&e='f'%41 +\n\u{1}#?验证码😀{code}";
@@ -15,7 +16,7 @@ fn filled(template: &str, escape: Escape) -> String {
 
 fn filled_with(template: &str, escape: Escape, text: &str) -> String {
     let phone = Phone::parse("13800138000", "CN").unwrap();
-    let code = SmsCode::parse("012345").unwrap();
+    let code = MessageCode::parse("012345").unwrap();
     let id = MessageId::random(&Entropy::seeded(1));
     let message = SmsMessage { id, phone: &phone, code: &code, text };
     let values = TemplateValues {

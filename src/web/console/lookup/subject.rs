@@ -12,7 +12,8 @@ use crate::lookup::{
     LookupKind, LookupLogin, LookupScope, LookupSubject, LookupValue, NamedProgram, RecordedSubject,
     ScopeKind, ValueKind,
 };
-use crate::sms::{Phone, ProgramKind};
+use crate::message::ProgramKind;
+use crate::sms::Phone;
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::http::{ClientAddress, Services, TrustedProxies};
 

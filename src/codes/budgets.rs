@@ -44,7 +44,7 @@ pub struct BudgetTicket {
 }
 
 #[derive(Clone)]
-pub struct SmsBudgets {
+pub struct MessageBudgets {
     pub limiter: Limiter,
     ledger: Ledger,
     rebuild: Arc<WindowRebuild>,
@@ -55,7 +55,7 @@ pub struct SmsBudgets {
     given_up: Micros,
 }
 
-impl SmsBudgets {
+impl MessageBudgets {
     pub fn new(limiter: Limiter, ledger: Ledger, given_up: Micros) -> Self {
         let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock.clone());
         Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default(), given_up }

@@ -16,15 +16,17 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::brake::{RangeStanding, SmsBrakes};
+use super::RequestedMessage;
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::message_limits::MessageLogs;
-use super::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage, UNKNOWN_COUNTRY, hex};
 use crate::audit::{EventSubject, mask};
 use crate::clock::{Clock, Micros};
 use crate::config::Brake;
 use crate::db::{self, Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
+use crate::message::{MessageId, MessagePurpose, hex};
+use crate::sms::brake::{RangeStanding, SmsBrakes};
+use crate::sms::{DeliveryResult, UNKNOWN_COUNTRY};
 
 pub use codes::{CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};

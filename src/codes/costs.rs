@@ -10,15 +10,16 @@ use serde::Serialize;
 use sqlx::query_as;
 use utoipa::ToSchema;
 
-use super::codes::SmsCodes;
+use super::RequestedMessage;
 use super::ledger::Ledger;
 use super::money::{MoneyLeft, MoneySide, MoneySpent, SentRow};
+use super::service::CodeService;
 use super::spent::SpentRule;
-use super::{RequestedMessage, UNKNOWN_COUNTRY};
 use crate::audit::{Action, AuditEvent, Outcome};
 use crate::clock::Micros;
 use crate::config::{CountryMode, LiveSettings, Money, SMS_BUDGET};
 use crate::db::{DbError, on_db};
+use crate::sms::UNKNOWN_COUNTRY;
 
 /// The messages of the last 24 hours to a country, our own and those of programs.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -59,7 +60,7 @@ impl Ledger {
     }
 }
 
-impl SmsCodes {
+impl CodeService {
     /// The dearest first, then those with most messages.
     pub async fn countries(&self, live: &LiveSettings) -> Result<Vec<CountryFigures>, DbError> {
         let (ledger, pages) = (self.ledger(), "");

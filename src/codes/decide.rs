@@ -7,11 +7,12 @@ use std::time::Duration;
 use gatehouse_limiter::{Refusal, RuleAction};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::brake::BrakedPrefix;
-use super::message::{MessagePurpose, Purpose, TRY_AGAIN};
+use super::request::TRY_AGAIN;
 use crate::clock::Micros;
 use crate::config::{LimitName, RegistrationMode, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY};
 use crate::denied::{ACCESS, BUSY};
+use crate::message::{MessagePurpose, Purpose};
+use crate::sms::brake::BrakedPrefix;
 
 /// What may stand in the way of a request, in the order in which it is looked for. At the end the ledger looks for brakes
 /// and full rules of the number again.
@@ -207,7 +208,7 @@ mod tests {
 
     use super::*;
     use crate::config::Limits;
-    use crate::sms::ProgramPurpose;
+    use crate::message::ProgramPurpose;
 
     const PAGE: &str = include_str!("../../docs/sms.md");
     /// What a brake asks in these tests: numbers that were proven before this.

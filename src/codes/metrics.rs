@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
-use super::MessagePurpose;
-use super::message::SendAnswer;
+use super::request::SendAnswer;
 use crate::audit::Outcome;
+use crate::message::MessagePurpose;
 use crate::telemetry::GATEWAY_SECONDS;
 
-pub struct SmsMetrics {
+pub struct MessageMetrics {
     messages: [Counter; MESSAGES.len()],
     guesses: [Counter; GUESSES.len()],
     /// Put on prefixes for our pages, a verifier, a relay.
@@ -27,7 +27,7 @@ const MESSAGES: [&str; 8] =
 /// Only right and wrong ones were compared.
 const GUESSES: [&str; 5] = ["right", "wrong", "challenged", "throttled", "unavailable"];
 
-impl SmsMetrics {
+impl MessageMetrics {
     pub fn register() -> Self {
         Self {
             messages: MESSAGES
@@ -90,13 +90,13 @@ mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
+    use crate::codes::{SendOutcome, SendReceipt};
     use crate::denied::Denied;
-    use crate::sms::{SendOutcome, SendReceipt};
 
     #[test]
     fn each_outcome_is_counted_by_its_name() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let metrics = metrics::with_local_recorder(&recorder, SmsMetrics::register);
+        let metrics = metrics::with_local_recorder(&recorder, MessageMetrics::register);
         let (limit, retry_after) = ("sms-phone", Duration::ZERO);
         let sent = |confirmed| {
             SendOutcome::Sent(SendReceipt {

@@ -1,4 +1,4 @@
-//! Sends one message, from top to bottom: [`SmsCodes::turn`] waits for requests with the same name, [`InTurn::send`]
+//! Sends one message, from top to bottom: [`CodeService::turn`] waits for requests with the same name, [`InTurn::send`]
 //! begins a task, [`SendJob::run`] makes attempts and asks [`decide`] about what they meet, [`SendJob::attempt`] counts the
 //! message, [`SendJob::write`] writes it for good, and [`SendJob::deliver`] calls the gateways.
 
@@ -13,20 +13,21 @@ use tracing::Instrument;
 use zeroize::Zeroizing;
 
 use super::budgets::BudgetTicket;
-use super::codes::SmsCodes;
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
-use super::gateway::{ListedSlot, NoGateway};
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, Unsent};
-use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::message_limits::{MessageLogs, RELAYED};
 use super::money::MoneyLeft;
+use super::request::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
+use super::service::CodeService;
 use super::slots::MessageSlot;
-use super::{DeliveryResult, MessageId, MessagePurpose, RefusedFor, SmsCode, SmsGateway, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
 use crate::config::{Brake, Brand, CountryMode, LiveSettings};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
+use crate::message::{MessageCode, MessageId, MessagePurpose};
+use crate::sms::gateway::{ListedSlot, NoGateway};
+use crate::sms::{DeliveryResult, RefusedFor, SmsGateway, SmsMessage, text};
 use crate::{request_id, spans};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the
@@ -43,7 +44,7 @@ const READING: Duration = Duration::from_millis(500);
 
 /// One request on its own task, and the limits that were in force when it came.
 pub struct SendJob {
-    codes: SmsCodes,
+    codes: CodeService,
     message: RequestedMessage,
     logs: MessageLogs,
     /// The number's own key.
@@ -75,7 +76,7 @@ pub enum TurnResult {
     Answered(SendOutcome),
 }
 
-impl SmsCodes {
+impl CodeService {
     /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
     /// end.
     pub async fn send(&self, live: &LiveSettings, message: RequestedMessage) -> Result<SendOutcome, DbError> {
@@ -166,7 +167,7 @@ impl InTurn {
 }
 
 impl SendJob {
-    fn new(codes: SmsCodes, live: &LiveSettings, message: RequestedMessage) -> Self {
+    fn new(codes: CodeService, live: &LiveSettings, message: RequestedMessage) -> Self {
         let limits = codes.message_limits(live);
         let logs = MessageLogs::of(&codes.0.budgets.limiter, &limits, &message);
         Self {
@@ -424,11 +425,11 @@ impl SendJob {
     }
 
     /// The code of the message; and its hash if it is ours: a program checks itself what it has made.
-    fn code(&self, id: MessageId) -> (SmsCode, Option<String>) {
+    fn code(&self, id: MessageId) -> (MessageCode, Option<String>) {
         if let Some(code) = &self.message.code {
             return (code.clone(), None);
         }
-        let code = SmsCode::random(&self.codes.0.entropy);
+        let code = MessageCode::random(&self.codes.0.entropy);
         let hash = self.codes.code_hash(self.number, &self.message.purpose.stored(), id, &code);
         (code, Some(hash))
     }
@@ -461,7 +462,7 @@ impl SendJob {
 
     /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides. Returns whether
     /// the gateway has confirmed it; None if it was not sent.
-    async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> Option<bool> {
+    async fn deliver(&self, id: MessageId, hit: HitId, code: MessageCode) -> Option<bool> {
         let taken = self.call_gateways(id, code).await;
         // If that cannot be written, it stays pending and counts, in the window store as well.
         let settled = self.note_delivery(id, Some(&taken)).await;
@@ -483,7 +484,7 @@ impl SendJob {
     /// the gateway refuses, nothing is refunded and the code stays valid, because that would show it later.
     fn deliver_later(
         self: &Arc<Self>,
-        (id, code): (MessageId, SmsCode),
+        (id, code): (MessageId, MessageCode),
         share: BudgetShare,
         (admitted, path): (AdmittedHit, SendPath),
         slot: Option<MessageSlot>,
@@ -534,7 +535,7 @@ impl SendJob {
     }
 
     /// The text of the message, which is as secret as the code.
-    fn text(&self, code: &SmsCode) -> Zeroizing<String> {
+    fn text(&self, code: &MessageCode) -> Zeroizing<String> {
         let inner = &*self.codes.0;
         let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
         match &self.message.purpose {
@@ -554,7 +555,7 @@ impl SendJob {
 
     /// Hands the message to the first gateway of its number's country, and to the next one only if that one sends nothing to
     /// anybody: whatever else happens may have sent it. Returns the last one and what it said.
-    async fn call_gateways(&self, id: MessageId, code: SmsCode) -> (&'static str, DeliveryResult) {
+    async fn call_gateways(&self, id: MessageId, code: MessageCode) -> (&'static str, DeliveryResult) {
         let inner = &*self.codes.0;
         let (text, country) = (Arc::new(self.text(&code)), self.country());
         let (country, until) = (country, Instant::now() + inner.gateway_patience);
@@ -579,7 +580,7 @@ impl SendJob {
     async fn call_gateway(
         &self,
         slot: &ListedSlot,
-        (id, code, text): (MessageId, SmsCode, Arc<Zeroizing<String>>),
+        (id, code, text): (MessageId, MessageCode, Arc<Zeroizing<String>>),
         until: Instant,
     ) -> DeliveryResult {
         let inner = &*self.codes.0;
@@ -669,7 +670,7 @@ impl SendJob {
 
 // How requests for codes are recorded as events.
 
-impl SmsCodes {
+impl CodeService {
     /// `[access]` refuses the client that a program states, before anything is counted.
     pub fn record_denied(&self, purpose: &MessagePurpose, [address, network]: [&[u8]; 2]) {
         let (audit, purpose) = (&self.0.deps.audit, purpose.stored());

@@ -6,12 +6,14 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
 
-use super::{Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, hex, short};
+use super::{Ledger, LedgerPosition, MessageState, Micros, SubjectKey, hex, short};
 use crate::audit::words_of;
 use crate::clock::{as_time, as_time_if};
 use crate::db::{self, DbError, execute, from_row, on_db};
+use crate::message::MessageId;
+use crate::message::MessagePurpose;
 use crate::sms::brake::HeldBrake;
-use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
+use crate::sms::{DeliveryReport, ReportState, ReportedMessage};
 
 /// Which part of the ledger to read. If all are None, everything.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +22,7 @@ pub struct LedgerFilter {
     /// A dialling prefix: a block (a number without its last four digits) or an operator's range (without
     /// its last six), whole.
     pub prefix: Option<String>,
-    /// A number, by [`SmsCodes::phone_key`](crate::sms::SmsCodes::phone_key).
+    /// A number, by [`CodeService::phone_key`](crate::codes::CodeService::phone_key).
     pub phone: Option<SubjectKey>,
 }
 

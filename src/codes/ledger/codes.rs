@@ -8,8 +8,9 @@ use sqlx::{AssertSqlSafe, query, query_as};
 use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_key};
 use crate::clock::Micros;
 use crate::db::{DbError, execute, on_db};
-use crate::sms::message::{ProgramPurpose, VERIFICATION};
-use crate::sms::{MessageId, Phone, Purpose};
+use crate::message::{MessageId, Purpose};
+use crate::message::{ProgramPurpose, VERIFICATION};
+use crate::sms::Phone;
 
 pub struct CurrentCode {
     pub message: MessageId,

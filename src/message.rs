@@ -1,62 +1,68 @@
-//! What the code service is asked for, what the code of a message is for, and what it answers.
+//! Messages with a code: what names one, its code, and what the code is for.
 
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::fmt;
 
-use gatehouse_limiter::middleware::RequestOrigin;
-use gatehouse_limiter::{AdmittedHit, Refusal};
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize, Serializer};
 use strum::{EnumString, IntoStaticStr};
+use zeroize::Zeroizing;
 
-use super::{MessageId, Phone, SmsCode};
-use crate::audit::Outcome;
 use crate::config::is_custom_name;
-use crate::denied::Denied;
+use crate::db::random_id;
+use crate::entropy::Entropy;
+use crate::typed;
 
-/// A message with a code, as a page, a program or an identity provider asks for it.
-#[derive(Debug, Clone)]
-pub struct RequestedMessage {
-    pub phone: Phone,
-    pub purpose: MessagePurpose,
-    /// A code that somebody else has made, and checks.
-    pub code: Option<SmsCode>,
-    /// The requester, if it is known.
-    pub origin: Option<RequestOrigin>,
-    /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
-    pub browser: Option<Vec<u8>>,
-    /// A challenge was solved with the request.
-    pub solved: bool,
-    /// The requester's name for this request: the same name is the same request, whose message is not sent
-    /// twice.
-    pub once: Option<String>,
-    /// The language of the message, among ours.
-    pub locale: String,
-    /// The language that was asked for, among those that the program has texts in.
-    pub language: Option<String>,
+random_id! {
+    /// Identifies one message, here and in the reports of its gateway. Random, not secret.
+    MessageId
 }
 
-impl RequestedMessage {
-    pub fn new(phone: Phone, purpose: impl Into<MessagePurpose>, locale: &str) -> Self {
-        Self {
-            phone,
-            purpose: purpose.into(),
-            code: None,
-            origin: None,
-            browser: None,
-            solved: false,
-            once: None,
-            locale: locale.to_owned(),
-            language: None,
+/// What only one person should know: six digits if the code is ours. Wiped when dropped, never printed.
+#[derive(Clone)]
+pub struct MessageCode(Zeroizing<String>);
+
+/// The digits of our codes.
+const DIGITS: usize = 6;
+
+impl MessageCode {
+    /// Every code equally likely.
+    pub fn random(entropy: &Entropy) -> Self {
+        const CODES: u32 = 10_u32.pow(DIGITS as u32);
+        // Values that would make small codes likelier are discarded.
+        const FAIR: u32 = u32::MAX - u32::MAX % CODES;
+        let mut number = u32::from_le_bytes(entropy.bytes());
+        while number >= FAIR {
+            number = u32::from_le_bytes(entropy.bytes());
         }
+        Self(Zeroizing::new(format!("{:0DIGITS$}", number % CODES)))
     }
 
-    /// Says from which address and network it is asked for.
-    #[must_use]
-    pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
-        let (address, network) = (address.to_owned(), network.to_owned());
-        Self { origin: Some(RequestOrigin { address, network }), ..self }
+    /// Parses a code; None if it is not six digits, as people type and paste them.
+    pub fn parse(text: &str) -> Option<Self> {
+        typed::digits(text, DIGITS).map(Self)
     }
+
+    /// A code that somebody else has made. None unless it is 4 to 10 of 0-9, A-Z and a-z.
+    pub fn relayed(text: &str) -> Option<Self> {
+        let fits =
+            (4..=10).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_alphanumeric());
+        fits.then(|| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for MessageCode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Code(…)")
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    HEXLOWER.encode(bytes)
 }
 
 /// The purpose of a code; a code for one purpose does not work for another.
@@ -203,106 +209,53 @@ impl From<Purpose> for MessagePurpose {
     }
 }
 
-/// The retry time that a caller gets while something that a message needs is out.
-pub const TRY_AGAIN: Duration = Duration::from_secs(5);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SendOutcome {
-    Sent(SendReceipt),
-    /// The gateway refused it: it was not sent, and the number's limit does not count it.
-    NotSent,
-    /// A limit is full, or something that a message needs is out: the window store, the gateway, or a free slot.
-    Denied(Denied),
-}
-
-impl SendOutcome {
-    pub(super) const fn unavailable() -> Self {
-        Self::Denied(Denied::Unavailable { retry_after: TRY_AGAIN })
-    }
-
-    /// What metrics count and events say. None in a shortage: then they wait until the gateway has answered.
-    pub(super) const fn told(&self) -> Option<Outcome> {
-        Some(match self {
-            Self::Sent(sent) if sent.short => return None,
-            Self::Sent(sent) if sent.confirmed => Outcome::Ok,
-            Self::Sent(_) => Outcome::Unknown,
-            Self::NotSent => Outcome::Failed,
-            Self::Denied(Denied::Challenged { .. }) => Outcome::Challenged,
-            Self::Denied(Denied::Throttled { .. }) => Outcome::Throttled,
-            Self::Denied(Denied::Busy { .. } | Denied::Unavailable { .. } | Denied::AddressDenied) => {
-                Outcome::Unavailable
-            }
-        })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SendReceipt {
-    /// For another program, which names the message by it.
-    pub id: Option<MessageId>,
-    /// How long its code is valid.
-    pub expires_in: Duration,
-    /// Until the number's rules admit the next message.
-    pub resend_after: Duration,
-    /// The gateway confirmed it. Otherwise it may have been sent, and is not sent again.
-    pub confirmed: bool,
-    /// Codes are short and go to numbers with accounts first. The answer does not say whether this number has
-    /// one.
-    pub short: bool,
-}
-
-/// An outcome with what is counted and recorded of it.
-pub struct SendAnswer {
-    pub outcome: SendOutcome,
-    /// An earlier request with the same name got it.
-    pub repeated: bool,
-    /// If the windows admitted it.
-    pub admitted: Option<AdmittedHit>,
-    /// The rule that refused it.
-    pub refusal: Option<Refusal>,
-}
-
-impl From<SendOutcome> for SendAnswer {
-    fn from(outcome: SendOutcome) -> Self {
-        Self { outcome, repeated: false, admitted: None, refusal: None }
-    }
-}
-
-/// Whether a message was handed to its gateway, or its caller has stopped waiting for it: whichever is first, and then
-/// for good. A provider that is told that nothing was sent forgets the code, so it must not arrive later.
-#[derive(Debug, Clone, Default)]
-pub struct HandoverFlag(Arc<OnceLock<Option<MessageId>>>);
-
-impl HandoverFlag {
-    /// The message is about to be handed to the gateway. False if it must not be any more.
-    pub fn hand_over(&self, id: MessageId) -> bool {
-        *self.0.get_or_init(|| Some(id)) == Some(id)
-    }
-
-    /// The caller stops waiting. The message, if it was handed over.
-    pub fn call_off(&self) -> Option<MessageId> {
-        *self.0.get_or_init(|| None)
-    }
-
-    pub fn is_called_off(&self) -> bool {
-        self.0.get() == Some(&None)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entropy::Entropy;
 
     #[test]
-    fn a_message_departs_or_is_called_off_and_never_both() {
-        let id = MessageId::random(&Entropy::seeded(1));
-        let departed = HandoverFlag::default();
-        assert!(departed.hand_over(id) && departed.hand_over(id));
-        assert_eq!((departed.call_off(), departed.is_called_off()), (Some(id), false));
-        let called_off = HandoverFlag::default();
-        assert_eq!((called_off.call_off(), called_off.hand_over(id)), (None, false));
-        assert!(called_off.is_called_off());
+    fn codes_are_read_as_people_type_them() {
+        for text in ["012345", " 012 345 ", "012-345", "０１２３４５", "0 1 2 3 4 5", "۰۱۲۳۴۵"] {
+            assert_eq!(MessageCode::parse(text).unwrap().expose(), "012345", "{text:?}");
+        }
+        for text in ["", "12345", "1234567", "12345a", "１２３４５", "+12345"] {
+            assert!(MessageCode::parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_of_others_are_letters_and_digits_and_nothing_else() {
+        for text in ["1234", "012345", "0123456789", "aZ09"] {
+            assert_eq!(MessageCode::relayed(text).unwrap().expose(), text);
+        }
+        for text in
+            ["", "123", "12345678901", "12 34", "12-34", "１２３４", "12é4", "1234\n", "a.io", "{code}"]
+        {
+            assert!(MessageCode::relayed(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_use_every_digit_at_every_place() {
+        let entropy = Entropy::seeded(7);
+        let mut seen = [[0u32; 10]; 6];
+        for _ in 0..10_000 {
+            let code = MessageCode::random(&entropy);
+            for (place, digit) in code.expose().bytes().enumerate() {
+                seen[place][usize::from(digit - b'0')] += 1;
+            }
+        }
+        // 1000 of each are expected; five standard deviations are 150.
+        assert!(seen.iter().flatten().all(|&count| (850..=1150).contains(&count)), "{seen:?}");
+        assert_eq!(format!("{:?}", MessageCode::random(&entropy)), "Code(…)");
+    }
+
+    #[test]
+    fn ids_and_purposes_come_back_from_their_text() {
+        let id = MessageId::random(&Entropy::Os);
+        assert_eq!(MessageId::parse(&id.to_string()), Some(id));
+        assert_eq!(MessageId::parse("+0000000000000000000000000000001"), None);
+        assert!(Purpose::ALL.iter().all(|purpose| purpose.into_str().parse() == Ok(*purpose)));
     }
 
     #[test]

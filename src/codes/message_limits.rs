@@ -7,10 +7,11 @@ use std::time::Duration;
 use gatehouse_limiter::middleware::RequestOrigin;
 use gatehouse_limiter::{Bucket, Limit, LimitMode, OwnedBucket, Rule, RuleAction, SubjectKey, window};
 
+use super::RequestedMessage;
 use super::decide::{BudgetShare, SendPath};
-use super::{ProgramKind, RequestedMessage};
 use crate::clock::Micros;
 use crate::config::{Limits, LiveSettings};
+use crate::message::ProgramKind;
 use crate::throttle::Limiter;
 
 pub const EVERYONE: &[u8] = b"everyone";

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use gatehouse_limiter::{Bucket, HoldDecision, LimitMode, OwnedBucket, Refusal, StoreError, SubjectKey};
 
-use super::codes::SmsCodes;
 use super::ledger::{CurrentCode, Guesser, StoredVerification};
-use super::message::TRY_AGAIN;
-use super::{MessageId, Phone, Purpose, SmsCode};
+use super::request::TRY_AGAIN;
+use super::service::CodeService;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
+use crate::message::{MessageCode, MessageId, Purpose};
 use crate::request_id;
+use crate::sms::Phone;
 use crate::throttle::Hold;
 
 /// How long a guess may wait for others in flight to be compared.
@@ -24,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct CodeGuess<'a> {
     pub phone: &'a Phone,
     pub purpose: Purpose,
-    pub code: &'a SmsCode,
+    pub code: &'a MessageCode,
     /// The client's address in the form that limits count.
     pub address: &'a [u8],
     pub network: &'a [u8],
@@ -70,7 +71,7 @@ const NUMBER: usize = 0;
 
 /// A slot among the wrong guesses. Each of them must now be compared or refunded.
 struct GuessSlot {
-    codes: SmsCodes,
+    codes: CodeService,
     hold: Hold,
     /// What a limit in monitor mode would have refused, and which limit.
     noted: Option<(String, Refusal)>,
@@ -86,7 +87,7 @@ enum GuessResult {
     Nothing,
 }
 
-impl SmsCodes {
+impl CodeService {
     async fn slot<'a>(
         &self,
         live: &LiveSettings,
@@ -135,7 +136,7 @@ impl SmsCodes {
         &self,
         number: SubjectKey,
         purpose: &str,
-        code: &SmsCode,
+        code: &MessageCode,
         current: Option<CurrentCode>,
     ) -> Result<GuessResult, DbError> {
         let Some(current) = current else { return Ok(GuessResult::Nothing) };
@@ -191,7 +192,7 @@ pub struct AdmittedGuess {
     client: GuessClient,
     /// The key of the number itself.
     number: SubjectKey,
-    code: SmsCode,
+    code: MessageCode,
     guesser: Guesser,
     /// There was a code when it was looked up: the guess counts among those compared with one.
     finds_code: bool,
@@ -222,7 +223,7 @@ impl GuessClient {
     }
 }
 
-impl SmsCodes {
+impl CodeService {
     pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, DbError> {
         match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,
@@ -367,7 +368,7 @@ impl AdmittedGuess {
     }
 }
 
-impl SmsCodes {
+impl CodeService {
     /// Checks the code of another program, by the id of its verification.
     ///
     /// Wrong codes count by the number and the program, so that a newer code does not refill them and a program, which
@@ -381,7 +382,7 @@ impl SmsCodes {
         live: &LiveSettings,
         program: &str,
         id: &str,
-        code: &SmsCode,
+        code: &MessageCode,
     ) -> Result<VerificationOutcome, DbError> {
         let Some(id) = MessageId::parse(id) else { return Ok(VerificationOutcome::Unknown) };
         let limit = &live.limits.sms_guess;
@@ -409,7 +410,7 @@ impl GuessSlot {
     async fn check(
         self,
         verification: &StoredVerification,
-        code: &SmsCode,
+        code: &MessageCode,
     ) -> Result<VerificationOutcome, DbError> {
         let compared = match self.compare(verification, code).await {
             Ok(compared) => compared,
@@ -440,7 +441,7 @@ impl GuessSlot {
     async fn compare(
         &self,
         &StoredVerification { id, number, ref purpose, guesser, .. }: &StoredVerification,
-        code: &SmsCode,
+        code: &MessageCode,
     ) -> Result<VerificationOutcome, DbError> {
         let codes = &self.codes;
         let current = codes.ledger().try_code(number, purpose, guesser, self.most()).await?;

@@ -11,21 +11,22 @@ use gatehouse_limiter::wait_queue::WaitQueue;
 use gatehouse_limiter::{Limit, LimitMode, RuleAction, StoreError, SubjectKey};
 use sqlx::query;
 
-use super::budgets::SmsBudgets;
+use super::budgets::MessageBudgets;
 use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES};
-use super::metrics::SmsMetrics;
+use super::metrics::MessageMetrics;
 use super::money::MoneySpent;
 use super::slots::MessageSlots;
 use super::spent::{BudgetLevel, SpentRule};
-use super::{Gateways, MessageId, Phone, ProgramKind, SmsCode, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
 use crate::db::{CountedBefore, DbError, execute};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
+use crate::message::{MessageCode, MessageId, ProgramKind, hex};
 use crate::secret::{SigningKeys, SubKey};
+use crate::sms::{Gateways, Phone};
 use crate::throttle::Limiter;
 
 /// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
@@ -36,14 +37,14 @@ const MOST_WAITING: usize = 256;
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
-pub struct SmsCodes(pub(super) Arc<CodesInner>);
+pub struct CodeService(pub(super) Arc<CodesInner>);
 
 pub(super) struct CodesInner {
     pub clock: Clock,
     pub entropy: Entropy,
     pub deps: CodesDeps,
     pub ledger: Ledger,
-    pub budgets: SmsBudgets,
+    pub budgets: MessageBudgets,
     pub gateway_patience: Duration,
     /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
@@ -53,7 +54,7 @@ pub(super) struct CodesInner {
     pub money: ArcSwap<MoneySpent>,
     /// The last count of messages of countries failed.
     pub costs_failed: AtomicBool,
-    pub metrics: SmsMetrics,
+    pub metrics: MessageMetrics,
     keys: SigningKeys,
     askers: SubKey,
 }
@@ -81,7 +82,7 @@ pub struct CodesDeps {
     pub relays: ProgramTexts,
 }
 
-impl SmsCodes {
+impl CodeService {
     pub fn new(foundation: &Foundation, deps: CodesDeps) -> Self {
         Self::with_patience(foundation, deps, GATEWAY_PATIENCE)
     }
@@ -91,7 +92,7 @@ impl SmsCodes {
         let Foundation { db, clock, entropy, secrets } = foundation.clone();
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         Self(Arc::new(CodesInner {
-            budgets: SmsBudgets::new(deps.limiter.clone(), ledger.clone(), deps.given_up.messages),
+            budgets: MessageBudgets::new(deps.limiter.clone(), ledger.clone(), deps.given_up.messages),
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
@@ -100,7 +101,7 @@ impl SmsCodes {
             level: tokio::sync::Mutex::default(),
             money: ArcSwap::default(),
             costs_failed: AtomicBool::new(false),
-            metrics: SmsMetrics::register(),
+            metrics: MessageMetrics::register(),
             keys: secrets.derive_signing("code.hash"),
             askers: secrets.derive("code.asker"),
             clock,
@@ -166,7 +167,7 @@ impl SmsCodes {
         number: SubjectKey,
         purpose: &str,
         message: MessageId,
-        code: &SmsCode,
+        code: &MessageCode,
     ) -> String {
         let hash = hash_of(self.0.keys.signing(), number, purpose, message, code);
         String::from_utf8_lossy(&hash).into_owned()
@@ -178,7 +179,7 @@ impl SmsCodes {
         number: SubjectKey,
         purpose: &str,
         message: MessageId,
-        code: &SmsCode,
+        code: &MessageCode,
     ) -> bool {
         let hash = |key: &SubKey| hash_of(key, number, purpose, message, code);
         self.0.keys.signer(stored.as_bytes(), hash).is_some()
@@ -235,14 +236,20 @@ impl SmsCodes {
 }
 
 /// In hex.
-fn hash_of(key: &SubKey, number: SubjectKey, purpose: &str, message: MessageId, code: &SmsCode) -> [u8; 64] {
+fn hash_of(
+    key: &SubKey,
+    number: SubjectKey,
+    purpose: &str,
+    message: MessageId,
+    code: &MessageCode,
+) -> [u8; 64] {
     let message = message.to_string();
     let parts: [&[u8]; 4] = [&number.0, purpose.as_bytes(), message.as_bytes(), code.expose().as_bytes()];
     let hash = blake3::Hash::from_bytes(key.hash(&parts)).to_hex();
     *hash.as_bytes().first_chunk().expect("64 digits")
 }
 
-impl SmsCodes {
+impl CodeService {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
     pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), DbError> {
