@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse::accounts::{Accounts, Emails};
 use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
 use gatehouse::codes::*;
@@ -16,6 +17,7 @@ use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::{Db, Tx};
 use gatehouse::entropy::Entropy;
 use gatehouse::foundation::Foundation;
+use gatehouse::mail::Mailer;
 use gatehouse::message::*;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
@@ -178,16 +180,17 @@ impl Rig {
         let foundation = Foundation { db: db.clone(), clock, entropy: Entropy::Os, secrets };
         let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
         let audit = Audit::new(&foundation, kept);
-        let accounts = gatehouse::accounts::Accounts::new(db.clone(), Clock::System, Entropy::Os);
+        let accounts = Accounts::new(db.clone(), Clock::System, Entropy::Os);
         let parts = CodesDeps {
             limiter: limiter.clone(),
             gateways: Gateways::from(Arc::new(AtOnce) as Arc<dyn SmsGateway>),
-            owners: Arc::new(accounts),
+            owners: Arc::new(Emails::new(&foundation, accounts)),
             audit,
             site: None,
             given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
+            mailer: Mailer::nowhere(&foundation),
         };
         let codes = CodeService::new(&foundation, parts);
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;

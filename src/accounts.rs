@@ -3,10 +3,12 @@
 mod administration;
 mod app_sessions;
 mod devices;
+mod emails;
 mod entry;
 mod factor_policy;
 mod factor_sql;
 mod factors;
+mod freeze;
 mod grants;
 mod half_sign_ins;
 mod id;
@@ -24,7 +26,6 @@ mod submitted_forms;
 mod tokens;
 mod username;
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
@@ -33,20 +34,22 @@ use sqlx::{FromRow, Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::codes::PhoneOwners;
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, traced};
+use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
+use crate::mail::{self, LetterKind, NoticeRule};
 use crate::sms::Phone;
 
 pub use crate::config::SessionSettings;
 pub use administration::{AccountAct, AccountChange, Groups, GroupsError};
 pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device_subject};
+pub use emails::{EmailSet, Emails, ResealedEmails};
 pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
 pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
+pub use freeze::FreezeCode;
 pub use grants::{GrantHolder, GrantRefusal, GrantedClient, Grants, IssuedTokens, NewGrant};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
@@ -107,6 +110,8 @@ pub struct Account {
     /// Since when nothing opens it, because an administrator disabled it or it was deleted.
     pub disabled_at: Option<Micros>,
     pub deleted_at: Option<Micros>,
+    /// Since when codes do not open it, because whoever had its address before froze it.
+    pub frozen_at: Option<Micros>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -220,6 +225,7 @@ impl Accounts {
             created_at: self.clock.now(),
             disabled_at: None,
             deleted_at: None,
+            frozen_at: None,
         }
     }
 
@@ -324,6 +330,8 @@ macro_rules! is_spelt {
 const BY_LOGIN: &str = concat!("SELECT * FROM accounts a WHERE ", is_spelt!());
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
 const BY_PHONE: &str = "SELECT * FROM accounts WHERE phone = $1";
+const BY_EMAIL: &str =
+    "SELECT a.* FROM accounts a JOIN account_emails e ON e.account = a.id WHERE e.mailbox = $1";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
 /// Inserts nothing if the login or the number is taken. It must not fail on the key, because PostgreSQL would
 /// log the login.
@@ -372,6 +380,7 @@ from_row!(Account, row => Account {
     created_at: Micros(row.try_get("created_at")?),
     disabled_at: row.try_get::<Option<i64>, _>("disabled_at")?.map(Micros),
     deleted_at: row.try_get::<Option<i64>, _>("deleted_at")?.map(Micros),
+    frozen_at: row.try_get::<Option<i64>, _>("frozen_at")?.map(Micros),
 });
 
 // An account's password in the database, and what a change of it ends.
@@ -385,6 +394,8 @@ pub enum ShownBy<'a> {
     PasswordFrom(i64, DeviceId),
     /// A code sent to the account's number proves it, and a second factor that is still there, if the account has any.
     Phone(&'a Phone, Option<&'a FactorProof>),
+    /// A code sent to the account's address, whose mailbox has that key, proves it, as with a number.
+    Mailbox(&'a str, Option<&'a FactorProof>),
     /// The link of an invitation to the account, which has no password yet.
     Invitation(InvitationId),
 }
@@ -401,6 +412,17 @@ const SET_PROVEN: &str = concat!(
     "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
     WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND (NOT ",
+    factor_sql::has_factor!("$2"),
+    " OR ",
+    factor_sql::proof_holds!("$2", "$4", "$5"),
+    ") RETURNING password_version"
+);
+
+const SET_PROVEN_BY_MAIL: &str = concat!(
+    "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
+    WHERE id = $2 AND disabled_at IS NULL
+    AND EXISTS (SELECT 1 FROM account_emails e WHERE e.account = $2 AND e.mailbox = $3) AND (NOT ",
     factor_sql::has_factor!("$2"),
     " OR ",
     factor_sql::proof_holds!("$2", "$4", "$5"),
@@ -441,6 +463,9 @@ impl Accounts {
                 ShownBy::Phone(phone, by) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
                     .bind(phone.as_str()).bind(by.map(FactorProof::method))
                     .bind(by.and_then(|by| by.credential.as_deref())),
+                ShownBy::Mailbox(mailbox, by) => query_scalar(SET_PROVEN_BY_MAIL).bind(phc.as_str()).bind(&account)
+                    .bind(mailbox).bind(by.map(FactorProof::method))
+                    .bind(by.and_then(|by| by.credential.as_deref())),
                 ShownBy::Invitation(id) => query_scalar(SET_INVITED).bind(phc.as_str()).bind(&account)
                     .bind(id.to_string()).bind(self.clock.now().0),
             };
@@ -451,6 +476,9 @@ impl Accounts {
                 execute!(in &mut tx => query(sql).bind(&account))?;
             }
             session_changes::record(&mut tx, &self.entropy, &account, at).await?;
+            if !matches!(shown, ShownBy::Invitation(_)) {
+                self.tell(&mut tx, &account, LetterKind::PasswordChanged, at).await?;
+            }
             tx.commit().await?;
         }
         Ok(version)
@@ -552,10 +580,11 @@ impl Accounts {
         Ok(execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(account.password_version))? > 0)
     }
 
-    /// Re-enables a disabled password. False if it is not disabled.
+    /// Re-enables a disabled password, and lifts a freeze. False if there is neither.
     pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL
-            WHERE id = $1 AND password_disabled_at IS NOT NULL";
+        const SQL: &str =
+            "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL, frozen_at = NULL
+            WHERE id = $1 AND (password_disabled_at IS NOT NULL OR frozen_at IS NOT NULL)";
         Ok(execute!(&self.db => query(SQL).bind(id.to_string()))? > 0)
     }
 }
@@ -692,10 +721,27 @@ impl Accounts {
             password_version = password_version + 1
             WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
-        let now = self.db.now(&self.clock).await?;
-        let set = execute!(&self.db => query(SQL).bind(phone.as_str()).bind(account.id.to_string())
-            .bind(now.0).bind(account.password_version))
+        let id = account.id.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
+        let now = tx.now(&self.clock).await?;
+        let set = execute!(in &mut tx => query(SQL).bind(phone.as_str()).bind(&id).bind(now.0)
+            .bind(account.password_version))
         .map_err(DbError::from);
+        let set = match set {
+            Ok(0) => {
+                drop(tx);
+                Ok(0)
+            }
+            Ok(rows) => {
+                self.tell(&mut tx, &id, LetterKind::PhoneChanged, now).await?;
+                tx.commit().await?;
+                Ok(rows)
+            }
+            Err(error) => {
+                drop(tx);
+                Err(error)
+            }
+        };
         match set {
             Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
             Ok(0) => Ok(PhoneSet::Gone),
@@ -711,22 +757,20 @@ impl Accounts {
         const SQL: &str =
             "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
             WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
-        Ok(execute!(&self.db => query(SQL).bind(id.to_string()))? > 0)
+        let account = id.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
+        let now = tx.now(&self.clock).await?;
+        let removed = execute!(in &mut tx => query(SQL).bind(&account))? > 0;
+        if removed {
+            self.tell(&mut tx, &account, LetterKind::PhoneRemoved, now).await?;
+            tx.commit().await?;
+        }
+        Ok(removed)
     }
-}
 
-impl PhoneOwners for Accounts {
-    fn since<'a>(
-        &'a self,
-        phone: &'a Phone,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
-        // An older version that runs beside this one leaves it out.
-        const SQL: &str = "SELECT COALESCE(phone_since, created_at) FROM accounts WHERE phone = $1";
-        Box::pin(async {
-            let since: Option<i64> =
-                on_db!(&self.db, pool => query_scalar(SQL).bind(phone.as_str()).fetch_optional(pool).await)?;
-            Ok(since.map(Micros))
-        })
+    /// Tells the owner by mail of a change of what opens the account, if it has an address.
+    async fn tell(&self, tx: &mut Tx, account: &str, kind: LetterKind, now: Micros) -> Result<(), DbError> {
+        mail::tell(tx, &self.entropy, (account, kind), None, NoticeRule::CRITICAL, now).await
     }
 }
 

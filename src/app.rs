@@ -16,7 +16,7 @@ use gatehouse_limiter::{Eviction, MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use self::parts::{Base, SharedParts};
-use crate::accounts::{Accounts, Factors, Invitations};
+use crate::accounts::{Accounts, Emails, Factors, Invitations};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl};
@@ -74,6 +74,8 @@ pub enum StartError {
     StoreAuthorities(String),
     #[error(transparent)]
     Gateway(#[from] gateway::OpenError),
+    #[error(transparent)]
+    Mail(#[from] crate::mail::OpenError),
     #[error(transparent)]
     Webhook(#[from] webhooks::EndpointError),
     #[error(transparent)]
@@ -213,6 +215,13 @@ pub async fn open_invitations(
     let foundation = open_foundation_for_command(settings, world).await?;
     let Foundation { db, clock, entropy, .. } = foundation.clone();
     Ok(Invitations::new(&foundation, Accounts::new(db, clock, entropy)))
+}
+
+/// Opens the addresses of accounts, for commands that run no server.
+pub async fn open_emails(settings: &Settings, world: &TimeAndEntropy) -> Result<Emails, StartError> {
+    let foundation = open_foundation_for_command(settings, world).await?;
+    let Foundation { db, clock, entropy, .. } = foundation.clone();
+    Ok(Emails::new(&foundation, Accounts::new(db, clock, entropy)))
 }
 
 /// Opens the secrets of clients, for commands that run no server.

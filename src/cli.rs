@@ -7,6 +7,7 @@ mod apps;
 mod invitations;
 mod key;
 mod log;
+mod mail;
 #[cfg(test)]
 mod package;
 mod passwords;
@@ -78,6 +79,9 @@ enum Command {
     /// Check the gateways that send codes.
     #[command(subcommand)]
     Sms(SmsCommand),
+    /// What sends mail.
+    #[command(subcommand)]
+    Mail(MailCommand),
 }
 
 #[derive(Subcommand)]
@@ -240,6 +244,15 @@ enum PasswordsCommand {
 }
 
 #[derive(Subcommand)]
+enum MailCommand {
+    /// Ask the mail server step by step: its name, TLS, sign-in; exit status 0 or 1. Nothing is sent unless an address is given.
+    Check {
+        /// Send a test mail to this address.
+        address: Option<String>,
+    },
+}
+
+#[derive(Subcommand)]
 enum SmsCommand {
     /// Ask each gateway about credentials, signature, template and balance, as far as it can be asked; exit status 0 or 1. Nothing is sent unless a number is given.
     Check {
@@ -312,6 +325,7 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
         Command::Passwords(PasswordsCommand::Build { inputs, out, at_least }) => {
             passwords::build(&inputs, &out, at_least)
         }
+        Command::Mail(MailCommand::Check { address }) => block_on(mail::check(&loaded, address.as_deref()))?,
         Command::Sms(SmsCommand::Check { number }) => block_on(sms::check(&loaded, number.as_deref()))?,
     }
 }

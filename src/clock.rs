@@ -26,6 +26,12 @@ pub fn iso(at: Micros) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// For people to read, in UTC: `2026-11-29 14:05 UTC`.
+pub fn as_utc_minutes(at: Micros) -> String {
+    let at = jiff::Timestamp::from_microsecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
 /// How long the process has run. It goes on evenly even if the system's clock is set forward or back. On Linux it stands
 /// still while the machine sleeps.
 #[derive(Debug, Clone)]

@@ -37,6 +37,7 @@ pub mod gate;
 mod https;
 pub mod login;
 pub mod lookup;
+pub mod mail;
 pub mod message;
 pub mod oidc;
 pub mod origins;

@@ -120,6 +120,9 @@ pub struct ProgramPurpose {
     purpose: String,
 }
 
+/// The scope of messages by mail in the ledger. The scopes of programs have a colon.
+pub const MAIL: &str = "mail";
+
 /// Before the name of a program, in the ledger.
 pub const VERIFICATION: &str = "verify:";
 const RELAYED: &str = "relay:";

@@ -28,8 +28,8 @@ use crate::web::http::row::{AccessKind, Origin, Row, RowsHere, WhileDenied};
 use crate::web::http::{Problem, Services, WebContext, access, assets, connections, error_page, pipeline};
 use crate::web::openapi::ApiDocument;
 use crate::web::{
-    account, api_page, captcha, code, delivery_reports, gate, oidc, openapi, outbox, passkeys, programs,
-    register, reset, second_step, session, sign_in, sign_in_by_code, status, welcome,
+    account, api_page, captcha, code, delivery_reports, freeze, gate, oidc, openapi, outbox, passkeys,
+    programs, register, reset, second_step, session, sign_in, sign_in_by_code, status, welcome,
 };
 
 /// A page of the console, or a form of it that asks for the password where it needs one. A call that no token opens.
@@ -87,8 +87,10 @@ fn sign_in_pages() -> Vec<Row> {
         Row::form("/login", Anyone, sign_in::submit).attempts(Action::SignIn).known(),
         Row::get("/login/code", Anyone, sign_in_by_code::show).with_codes(),
         Row::form("/login/code", Anyone, sign_in_by_code::submit).with_codes(),
-        Row::get("/password/reset", Anyone, reset::show).with_codes(),
-        Row::form("/password/reset", Anyone, reset::submit).with_codes(),
+        Row::get("/freeze", Anyone, freeze::show),
+        Row::form("/freeze", Anyone, freeze::submit),
+        Row::get("/password/reset", Anyone, reset::show).with_codes_or_mail(),
+        Row::form("/password/reset", Anyone, reset::submit).with_codes_or_mail(),
         Row::get("/login/factor", HalfSignIn, second_step::show).known(),
         Row::form("/login/factor", HalfSignIn, second_step::submit).known(),
         Row::form("/logout", Anyone, session::logout).on("/account").known(),
@@ -105,6 +107,10 @@ fn account_pages() -> Vec<Row> {
         Row::form("/confirm", Session, account::confirm::submit).for_setup(),
         Row::get("/account", Session, account::show),
         Row::form("/account/password", Session, account::change_password).on("/account"),
+        Row::get("/account/email", Member, account::email::show).with_mail(),
+        Row::form("/account/email", Member, account::email::submit).with_mail(),
+        Row::get("/account/email/remove", Member, account::email::show_removal),
+        Row::form("/account/email/remove", Member, account::email::remove),
         Row::get("/account/phone", Member, account::phone::show).with_codes(),
         Row::form("/account/phone", Member, account::phone::submit).with_codes(),
         Row::get("/account/phone/remove", Member, account::phone::show_removal),
@@ -204,7 +210,14 @@ fn calls() -> Vec<Row> {
             .attempts(Action::Send)
             .while_denied(WhileDenied::KnownSession),
         call!(Anyone, sign_in_by_code::api).with_codes().attempts(Action::Guess),
-        call!(Anyone, reset::api).with_codes(),
+        call!(Anyone, freeze::api),
+        call!(Anyone, reset::api).with_codes_or_mail(),
+        call!(MaybeMember, code::api_mail)
+            .with_mail()
+            .attempts(Action::Mail)
+            .while_denied(WhileDenied::KnownSession),
+        call!(Member, account::email::api_set).with_mail().known(),
+        call!(Member, account::email::api_remove).known(),
         call!(Member, account::phone::api_set).with_codes().known(),
         call!(Member, account::phone::api_remove).known(),
         call!(Member, account::apps::api_list).known(),
@@ -374,10 +387,10 @@ pub fn app(
         InitError = (),
     >,
 > {
-    let sends = edge.sends_codes;
+    let (sms, mail) = (edge.sends_codes, edge.sends_mail);
     let there = table()
         .into_iter()
-        .map(|row| if row.needs_codes && !sends { row.leading_to(nothing_here) } else { row });
+        .map(|row| if row.needs.exist(sms, mail) { row } else { row.leading_to(nothing_here) });
     let (calls, pages): (Vec<_>, Vec<_>) =
         PathRows::of(there).into_iter().partition(|rows| rows.path().starts_with(API));
     let api = calls.into_iter().fold(scope(API), |api, rows| api.service(rows.below(API)));

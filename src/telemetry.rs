@@ -32,7 +32,7 @@ pub fn builder() -> PrometheusBuilder {
 }
 
 /// Many counters are asked for by name at each event, so that they are described here and not there.
-const COUNTERS: [(&str, &str); 20] = [
+const COUNTERS: [(&str, &str); 21] = [
     ("gatehouse_audit_events_total", "Security events, by what became of their rows"),
     ("gatehouse_captchas_total", "Challenges and answers to them, by kind and outcome"),
     ("gatehouse_config_reloads_total", "Reloads of the settings, by outcome"),
@@ -62,6 +62,7 @@ const COUNTERS: [(&str, &str); 20] = [
         "Messages that the SMS gateway did not accept, or may not have accepted",
     ),
     ("gatehouse_sms_guesses_total", "Codes that were entered, by outcome"),
+    ("gatehouse_mail_messages_total", "Requests for a code by e-mail, by outcome"),
     ("gatehouse_sms_messages_total", "Requests for a code by SMS, by outcome"),
     ("gatehouse_store_errors_total", "Decisions that the store of the limits did not make"),
     ("gatehouse_webhook_attempts_total", "Attempts to deliver a webhook, by result"),

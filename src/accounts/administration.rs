@@ -10,6 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::{Account, AccountId, Accounts, session_changes};
 use crate::config::is_custom_name;
 use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
+use crate::mail::{self, LetterKind, NoticeRule};
 
 /// In URLs by these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
@@ -104,6 +105,9 @@ impl AccountAct {
         const HALVES: &str = "DELETE FROM half_sign_ins WHERE account = $1";
         const INVITATIONS: &str = "DELETE FROM invitations WHERE account = $1";
         const CONSENTS: &str = "DELETE FROM oidc_consents WHERE account = $1";
+        const EMAIL: &str = "DELETE FROM account_emails WHERE account = $1";
+        const FREEZE_CODES: &str = "DELETE FROM freeze_codes WHERE account = $1";
+        const MAILS: &str = "DELETE FROM mail_queue WHERE account = $1";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES, TRUSTED],
             Self::ClearFactors => {
@@ -124,6 +128,9 @@ impl AccountAct {
                 HALVES,
                 CONSENTS,
                 INVITATIONS,
+                EMAIL,
+                FREEZE_CODES,
+                MAILS,
             ],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
@@ -172,6 +179,10 @@ impl Accounts {
         })?;
         for sql in act.ends() {
             execute!(in &mut tx => query(*sql).bind(&account))?;
+        }
+        if act == AccountAct::ClearFactors {
+            let what = (account.as_str(), LetterKind::FactorRemoved);
+            mail::tell(&mut tx, &self.entropy, what, None, NoticeRule::CRITICAL, at).await?;
         }
         // Last, as wherever sessions end, so that no two wait for each other.
         if !act.ends().is_empty() {

@@ -17,6 +17,7 @@ use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
+use crate::mail::{self, LetterKind, NoticeRule};
 use crate::secret::{SubKey, hidden_debug};
 
 use totp::{SecretSeal, read_base32};
@@ -185,6 +186,7 @@ impl Factors {
         proofs::prove(&mut tx, session, &proof).await?;
         let codes = self.hand_out(&mut tx, account).await?;
         self.end_void(&mut tx, account, session, now).await?;
+        self.tell(&mut tx, &id, LetterKind::FactorAdded, now).await?;
         tx.commit().await?;
         Ok(Some((codes, proof)))
     }
@@ -204,6 +206,7 @@ impl Factors {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let codes = self.hand_out(&mut tx, account).await?;
         self.end_void(&mut tx, account, session, now).await?;
+        self.tell(&mut tx, &account.to_string(), LetterKind::FactorAdded, now).await?;
         tx.commit().await?;
         Ok(codes)
     }
@@ -321,8 +324,20 @@ impl Factors {
             execute!(in &mut tx => query(sql).bind(&id))?;
         }
         self.end_void(&mut tx, account, session, now).await?;
+        self.tell(&mut tx, &id, LetterKind::FactorRemoved, now).await?;
         tx.commit().await?;
         Ok(true)
+    }
+
+    /// Tells the owner by mail, if the account has an address.
+    pub(super) async fn tell(
+        &self,
+        tx: &mut Tx,
+        account: &str,
+        kind: LetterKind,
+        now: Micros,
+    ) -> Result<(), DbError> {
+        mail::tell(tx, &self.entropy, (account, kind), None, NoticeRule::CRITICAL, now).await
     }
 
     /// A browser has proved a factor of the account, or set one up. The newest 20 are kept.

@@ -76,6 +76,7 @@ impl HalfSignIns {
             FirstFactor::Password => ("password", None),
             FirstFactor::PasswordFrom(device) => ("password", Some(device.to_string())),
             FirstFactor::Code => ("code", None),
+            FirstFactor::MailCode => ("mail-code", None),
             FirstFactor::Passkey => ("passkey", None),
         };
         let expires_at = self.db.now(&self.clock).await?.plus(LASTS).0;
@@ -130,6 +131,7 @@ from_row!(HalfSignIn, row => HalfSignIn {
     account: Account::from_row(row)?,
     first: match (row.try_get::<&str, _>("proved")?, row.try_get::<Option<DeviceId>, _>("device")?) {
         ("code", _) => FirstFactor::Code,
+        ("mail-code", _) => FirstFactor::MailCode,
         ("passkey", _) => FirstFactor::Passkey,
         (_, Some(device)) => FirstFactor::PasswordFrom(device),
         (_, None) => FirstFactor::Password,

@@ -105,6 +105,12 @@ impl Profile {
         Ok(Self { email, email_verified, name })
     }
 
+    /// Tells an address that the owner has confirmed, or none, in place of the one that administrators have set.
+    pub fn confirm(&mut self, address: Option<&str>) {
+        self.email = address.map(|address| Email(address.to_owned()));
+        self.email_verified = self.email.is_some();
+    }
+
     pub fn email_text(&self) -> Option<&str> {
         self.email.as_ref().map(Email::as_str)
     }

@@ -75,6 +75,8 @@ pub enum FirstFactor {
     /// The password in force, from a known device: it may be disabled for strangers.
     PasswordFrom(DeviceId),
     Code,
+    /// A code by mail, which begins no session: it sets a password, and a second factor may come between.
+    MailCode,
     /// With its user verified, which is a second factor as well.
     Passkey,
 }
@@ -534,7 +536,7 @@ impl Sessions {
         let (verified_at, by_password, device) = match proof.first {
             FirstFactor::Password => (now, 1_i64, None),
             FirstFactor::PasswordFrom(device) => (now, 1, Some(device.to_string())),
-            FirstFactor::Code | FirstFactor::Passkey => (Micros(0), 0, None),
+            FirstFactor::Code | FirstFactor::MailCode | FirstFactor::Passkey => (Micros(0), 0, None),
         };
         let second = proof.second.split_first();
         let (factor, factor_at) = second.map(|(newest, _)| (newest.method(), newest.at.0)).unzip();

@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::{AppParts, REDIS_PREFIX, StartError, TimeAndEntropy, instance_name, open_key, open_store};
 use crate::accounts::{
-    Accounts, ApiTokens, AppSessions, Factors, Grants, HalfSignIns, Invitations, Passkeys, Profiles,
+    Accounts, ApiTokens, AppSessions, Emails, Factors, Grants, HalfSignIns, Invitations, Passkeys, Profiles,
     Sessions, SubmittedForms,
 };
 use crate::audit::{AttackWatch, Audit};
@@ -23,6 +23,7 @@ use crate::login::{
     PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{Lookup, LookupParts};
+use crate::mail::{MailQueue, MailSeal, MailTransport, Mailer};
 use crate::oidc::{ClientSecrets, LogoutNotices, RefusedRequests, TokenKeys, WrongCalls};
 use crate::sms::gateway::{self, GatewayDeps};
 use crate::sms::{Gateways, Outbox};
@@ -115,17 +116,32 @@ impl Base {
         Gateways::open(&settings.sms.gateways, &deps)
     }
 
-    async fn codes(&self, gateways: Gateways, accounts: &Accounts) -> CodeService {
+    fn mailer(&self) -> Result<Mailer, StartError> {
+        let Self { settings, foundation, .. } = self;
+        Ok(Mailer {
+            queue: MailQueue::new(foundation.db.clone(), foundation.clock.clone()),
+            seal: MailSeal::new(&foundation.secrets),
+            transport: MailTransport::open(
+                &settings.mail,
+                (&settings.server, &settings.sms),
+                &foundation.clock,
+            )?,
+            public_url: self.public_url(),
+        })
+    }
+
+    async fn codes(&self, (gateways, mailer): (Gateways, Mailer), accounts: &Accounts) -> CodeService {
         let relays = self.settings.relay.iter();
         let deps = CodesDeps {
             limiter: self.limiter.clone(),
             gateways,
-            owners: Arc::new(accounts.clone()),
+            owners: Arc::new(Emails::new(&self.foundation, accounts.clone())),
             audit: self.audit.clone(),
             site: self.settings.server.domain(),
             given_up: self.given_up,
             programs: self.settings.verify.clone(),
             relays: relays.map(|(name, relay)| (name.clone(), relay.text.clone())).collect(),
+            mailer,
         };
         let codes = CodeService::new(&self.foundation, deps);
         // If it fails, the first request for a code tries again.
@@ -140,6 +156,7 @@ impl Base {
             .with_nat64(server.nat64.iter().copied());
         WebContext {
             sends_codes: self.settings.sms.sends(),
+            sends_mail: self.settings.mail.sends(server, &self.settings.sms),
             passkeys: services.factor_verifier.passkeys().site().is_some(),
             outbox: services.outbox.as_ref().map(|_| server.bind),
             alarm: services.attacks.alarm(),
@@ -213,7 +230,7 @@ impl SharedParts {
         let factor_verifier = base.factor_verifier(&guard).await;
         let token_keys = base.token_keys().await;
         let (gateways, outbox) = base.gateways()?;
-        let codes = base.codes(gateways, &accounts).await;
+        let codes = base.codes((gateways, base.mailer()?), &accounts).await;
         Ok(Self {
             accounts,
             hasher,
@@ -282,6 +299,7 @@ impl SharedParts {
         let sessions = Sessions::new(foundation, settings.session).under(live.clone());
         let app_sessions = AppSessions::new(foundation, settings.session).under(live.clone());
         let half_sign_ins = HalfSignIns::new(foundation);
+        let emails = Emails::new(foundation, self.accounts.clone());
         let Self { accounts, hasher, guard, codes, .. } = self;
         Ok(Services {
             live: live.clone(),
@@ -292,13 +310,20 @@ impl SharedParts {
             policy: AuthPolicy::new(foundation, self.attempts.clone(), base.shared()),
             attempts: self.attempts,
             registration: Registration::new(guard.clone(), accounts.clone(), hasher.clone(), codes.clone()),
-            by_code: ByCode::new(foundation, codes.clone(), guard, accounts.clone(), hasher.clone()),
+            by_code: ByCode::new(
+                foundation,
+                codes.clone(),
+                guard,
+                (accounts.clone(), emails.clone()),
+                hasher.clone(),
+            ),
             codes,
             outbox: self.outbox,
             public_url: base.public_url(),
             server: settings.server.clone(),
             invitations: Invitations::new(foundation, accounts.clone()),
             accounts,
+            emails,
             forms: SubmittedForms::new(foundation, sessions.clone(), half_sign_ins.clone()),
             sessions,
             half_sign_ins,

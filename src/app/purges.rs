@@ -67,6 +67,7 @@ enum Expired {
     EventSums,
     Pending,
     OfMessages,
+    Mails,
     Deliveries,
     TokenKeys,
 }
@@ -91,6 +92,7 @@ impl Expired {
             Self::EventSums => services.audit.purge_sums(rows).await,
             Self::Pending => services.codes.ledger().give_up(rows).await,
             Self::OfMessages => services.codes.purge(&live, rows).await,
+            Self::Mails => services.codes.purge_mail(rows).await,
             Self::Deliveries => webhooks::purge(&parts.db, &parts.clock, rows).await,
             Self::TokenKeys => services.token_keys.purge(rows).await,
         }

@@ -63,6 +63,7 @@ impl Application {
         background.spawn(Arc::new(logouts).run(stopper.stop()));
         background.spawn(probe_database(parts.db.clone(), stopper.stop()));
         background.spawn(probe_gateways(services.clone(), stopper.stop()));
+        background.spawn(deliver_mail(services.clone(), stopper.stop()));
         background.spawn(services.audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
         if let Some(webhooks) = webhooks {
@@ -184,6 +185,9 @@ const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks for SMS gateways that may be asked whether they are back.
 const GATEWAYS_EVERY: Duration = Duration::from_secs(5);
 
+/// Between two looks for queued mails.
+const MAIL_EVERY: Duration = Duration::from_millis(500);
+
 /// Between two looks at the list of lost passwords, and at the files of origins.
 const FILES_EVERY: Duration = Duration::from_secs(2);
 
@@ -198,6 +202,19 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         services.token_gate.sweep();
         services.codes.watch_level(&services.live.snapshot()).await;
         services.codes.watch_costs(&services.live.snapshot()).await;
+    }
+}
+
+/// Hands queued mails over.
+pub(super) async fn deliver_mail(services: Data<Services>, mut stop: StopSignal) {
+    loop {
+        // What fails is tried again: the queue is in the database.
+        let taken = services.codes.deliver_mail(&services.live.snapshot()).await;
+        let taken = taken.inspect_err(|error| tracing::warn!(%error, "queued mails could not be read"));
+        let pause = if taken.unwrap_or_default() > 0 { Duration::ZERO } else { MAIL_EVERY };
+        if !stop.pause(pause).await {
+            return;
+        }
     }
 }
 

@@ -116,6 +116,8 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
         | Action::Attempt
         | Action::Send
         | Action::Guess
+        | Action::Mail
+        | Action::MailGuess
         | Action::Register
         | Action::Request
             if outcome == Refused =>
@@ -152,6 +154,9 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
         | Action::KeyRotated
         | Action::Guess
         | Action::Send
+        | Action::Mail
+        | Action::MailGuess
+        | Action::Frozen
         | Action::Register
         | Action::Budget
         | Action::Captcha
@@ -383,12 +388,12 @@ fn counted(event: &AuditEvent<'_>, recording: Recording, keys: EventKeys) -> Eve
             | LimitSubject::RealmDevice
             | LimitSubject::Grant,
         ) => EventKeys { account: keys.account, ..none },
-        Some(LimitSubject::Phone) => EventKeys { phone: keys.phone, ..none },
+        Some(LimitSubject::Phone | LimitSubject::Mailbox) => EventKeys { phone: keys.phone, ..none },
         Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {
             EventKeys { network: keys.network, ..none }
         }
         Some(LimitSubject::Prefix | LimitSubject::ProgramPrefix) => EventKeys { prefix: keys.prefix, ..none },
-        Some(LimitSubject::Everyone | LimitSubject::Program) => none,
+        Some(LimitSubject::Everyone | LimitSubject::Program | LimitSubject::MailDomain) => none,
         // One row for each network that is asked.
         Some(LimitSubject::Password) => EventKeys { network: keys.network, ..none },
         None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },

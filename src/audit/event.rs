@@ -63,6 +63,12 @@ pub enum Action {
     /// An SMS code was entered; `name` is its purpose.
     Guess,
     Send,
+    /// A mail with a code was asked for; `name` is its purpose.
+    Mail,
+    /// A code from a mail was entered; `name` is its purpose.
+    MailGuess,
+    /// An account was frozen by a code that its earlier address has.
+    Frozen,
     Register,
     /// A large part of the total SMS budget is spent; `name` says how much.
     Budget,
@@ -266,6 +272,8 @@ pub enum EventSubject<'a> {
     Address(&'a [u8]),
     Network(&'a [u8]),
     Phone(&'a str),
+    /// The mailbox of an e-mail address, as limits count it. It stands where numbers do.
+    Mailbox(&'a str),
     Prefix(&'a str),
 }
 
@@ -281,6 +289,7 @@ impl EventSubject<'_> {
             Self::Address(bytes) => (*b"address ", bytes),
             Self::Network(bytes) => (*b"network ", bytes),
             Self::Phone(number) => (*b"phone   ", number.as_bytes()),
+            Self::Mailbox(mailbox) => (*b"mailbox ", mailbox.as_bytes()),
             Self::Prefix(prefix) => (*b"prefix  ", prefix.as_bytes()),
         })
     }
@@ -307,7 +316,14 @@ impl Action {
     pub const fn is_attempt(self) -> bool {
         matches!(
             self,
-            Self::SignIn | Self::Register | Self::Send | Self::Guess | Self::Custom | Self::Request
+            Self::SignIn
+                | Self::Register
+                | Self::Send
+                | Self::Guess
+                | Self::Mail
+                | Self::MailGuess
+                | Self::Custom
+                | Self::Request
         )
     }
 }
@@ -479,6 +495,7 @@ impl EventEntry {
             | Action::FactorReset
             | Action::TotpDisabled
             | Action::KeyRotated
+            | Action::Frozen
             | Action::ConsentGiven => true,
             // Guesses that were refused are many; and anybody can show a passkey that does not exist.
             Action::FactorFailed => self.outcome == Outcome::Wrong && self.account.is_some(),
@@ -490,6 +507,8 @@ impl EventEntry {
             | Action::ClientCall
             | Action::Guess
             | Action::Send
+            | Action::Mail
+            | Action::MailGuess
             | Action::Register
             | Action::Captcha
             | Action::Custom
@@ -545,6 +564,11 @@ pub fn mask(subject: &EventSubject<'_>) -> String {
         EventSubject::Address(bytes) | EventSubject::Network(bytes) => network(bytes),
         EventSubject::Phone(number) => {
             format!("{}****", number.get(..number.len().saturating_sub(HIDDEN_DIGITS)).unwrap_or_default())
+        }
+        EventSubject::Mailbox(mailbox) => {
+            let (first, domain) =
+                (mailbox.chars().next(), mailbox.rsplit_once('@').map(|(_, domain)| domain));
+            format!("{}***@{}", first.unwrap_or('*'), domain.unwrap_or_default())
         }
         EventSubject::Prefix(prefix) => format!("{prefix}****"),
     }

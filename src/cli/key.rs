@@ -13,7 +13,7 @@ use super::{CliFailure, counted, database_failure};
 
 const LOST: &str = "What was hashed under the key before is not found again:
   everybody signs in anew, API tokens and links of invitations are made anew, and known devices are strangers;
-  secrets of authenticator apps and of clients open under the old file alone: gatehouse key reseal OLD.key;
+  secrets of authenticator apps and of clients, and e-mail addresses, open under the old file alone: gatehouse key reseal OLD.key;
   events of before are found by their mask only.
 Nobody can tell any more for whom messages, wrong passwords and wrong codes of apps were counted. So until the longest window
 of their limits has passed since the last of them, no message is sent, no password compared, and no second factor.";
@@ -99,7 +99,7 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
     let secrets_lost = reseal_client_secrets(loaded, &old).await?;
     if done.lost.is_empty() {
         return match secrets_lost {
-            None => Ok(()),
+            None => reseal_emails(loaded, &old).await,
             Some(lost) => Err(CliFailure::unusable(lost)),
         };
     }
@@ -124,6 +124,23 @@ async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(),
     if done.lost > 0 {
         let lost = counted(done.lost as usize, "signing key opens", "signing keys open");
         tell!("{lost} under neither key file; another one signs.");
+    }
+    Ok(())
+}
+
+/// Reseals the e-mail addresses of accounts.
+async fn reseal_emails(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
+    let emails = app::open_emails(&loaded.settings, &TimeAndEntropy::default()).await;
+    let done = emails.map_err(CliFailure::broken)?.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let addresses = |count: u64| counted(count as usize, "e-mail address", "e-mail addresses");
+    if done.sealed + done.kept > 0 {
+        tell!("{} sealed; {} already.", addresses(done.sealed), addresses(done.kept));
+    }
+    if done.lost > 0 {
+        let lost = addresses(done.lost);
+        return Err(CliFailure::unusable(format!(
+            "{lost} left as before: sealed under neither key file, or confirmed by somebody else since. Their owners confirm them again on /account/email."
+        )));
     }
     Ok(())
 }

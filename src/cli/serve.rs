@@ -96,6 +96,7 @@ fn start_failure(error: StartError) -> CliFailure {
         | StartError::Key(_)
         | StartError::OtherKey { .. }
         | StartError::Gateway(_)
+        | StartError::Mail(_)
         | StartError::StoreAuthorities(_)
         | StartError::Webhook(_)
         | StartError::Hook(_) => CliFailure::unusable(error),

@@ -14,6 +14,7 @@ use gatehouse_limiter::{
 use super::decide::{BudgetShare, Obstacle, SendPath};
 use super::ledger::{Ledger, LedgerPosition, Unsent};
 use super::message_limits::{MessageLimits, MessageLogs, ONCE};
+use super::recipient::Channel;
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
@@ -27,7 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The requester's own budgets; a program states addresses, so its own is among them. A message that the gateway
 /// refuses still counts there: otherwise a number that no gateway accepts could be requested without end, each time
 /// with a call to the gateway and a row of the ledger.
-const OF_THE_ASKER: [LimitName; 6] = [
+const OF_THE_ASKER: [LimitName; 8] = [
+    LimitName::MailAddress,
+    LimitName::MailNetwork,
     LimitName::SmsAddress,
     LimitName::SmsNetwork,
     LimitName::ProgramAddress,
@@ -45,6 +48,7 @@ pub struct BudgetTicket {
 
 #[derive(Clone)]
 pub struct MessageBudgets {
+    channel: Channel,
     pub limiter: Limiter,
     ledger: Ledger,
     rebuild: Arc<WindowRebuild>,
@@ -56,9 +60,9 @@ pub struct MessageBudgets {
 }
 
 impl MessageBudgets {
-    pub fn new(limiter: Limiter, ledger: Ledger, given_up: Micros) -> Self {
-        let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock.clone());
-        Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default(), given_up }
+    pub fn new(channel: Channel, limiter: Limiter, ledger: Ledger, given_up: Micros) -> Self {
+        let rebuild = WindowRebuild::new(limiter.clone(), channel.into_str(), ledger.clock.clone());
+        Self { channel, limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default(), given_up }
     }
 
     /// A hit in every log that the path counts in at once, or in none. It is only returned if the store's windows were
@@ -100,7 +104,7 @@ impl MessageBudgets {
     ) -> Result<HoldDecision, Option<StoreError>> {
         for _ in 0..MOST_TRIES {
             let generation = self.complete(limits).await?;
-            let complete = CompleteWindows { name: MARK, shape: &limits.shape(), generation };
+            let complete = CompleteWindows { name: self.mark(), shape: &limits.shape(), generation };
             match self.limiter.hold_if_complete(complete, buckets, solved, patience).await {
                 Err(StoreError::Incomplete) => self.forget(generation),
                 held => return held.map_err(Some),
@@ -120,10 +124,11 @@ impl MessageBudgets {
         {
             return Ok(*generation);
         }
-        let generation = match self.limiter.store().rebuild_generation(MARK, &shape).await.map_err(Some)? {
-            Some(generation) => generation,
-            None => self.rebuild_windows(limits).await.ok_or(None)?,
-        };
+        let generation =
+            match self.limiter.store().rebuild_generation(self.mark(), &shape).await.map_err(Some)? {
+                Some(generation) => generation,
+                None => self.rebuild_windows(limits).await.ok_or(None)?,
+            };
         *self.known() = Some((shape, generation));
         Ok(generation)
     }
@@ -222,7 +227,7 @@ impl MessageBudgets {
     /// Whether the store has kept its data since that generation. Asked after the message is in the
     /// ledger: what the store loses later is rebuilt with it.
     pub async fn is_current(&self, limits: &MessageLimits, generation: HitId) -> bool {
-        let complete = CompleteWindows { name: MARK, shape: &limits.shape(), generation };
+        let complete = CompleteWindows { name: self.mark(), shape: &limits.shape(), generation };
         let current = self.limiter.store().are_complete(complete).await.unwrap_or(false);
         if !current {
             self.forget(generation);
@@ -232,10 +237,15 @@ impl MessageBudgets {
 
     /// Notices a loss before the next request does, and that somebody still counts here.
     pub async fn forget_if_lost(&self, limits: &MessageLimits) {
-        let found = self.limiter.store().rebuild_generation(MARK, &limits.shape()).await;
+        let found = self.limiter.store().rebuild_generation(self.mark(), &limits.shape()).await;
         if let Ok(found) = found {
             self.known().take_if(|(_, known)| Some(*known) != found);
         }
+    }
+
+    /// The name in the store for all windows of the channel's messages, used to mark them as complete.
+    const fn mark(&self) -> &'static str {
+        self.channel.into_str()
     }
 
     fn forget(&self, generation: HitId) {
@@ -252,7 +262,7 @@ impl MessageBudgets {
         let (budgets, limits) = (self.clone(), Arc::clone(limits));
         let task = tokio::spawn(async move {
             let (limiter, ledger) = (&budgets.limiter, &budgets.ledger);
-            let recorded = RecordedMessages { limiter, ledger, limits: &limits };
+            let recorded = RecordedMessages { channel: budgets.channel, limiter, ledger, limits: &limits };
             let rebuilt = budgets.rebuild.run(&limits.shape(), &recorded).await;
             match &rebuilt {
                 // The run that failed has logged it.
@@ -273,13 +283,11 @@ const PAGE: u32 = 5_000;
 /// How much longer than its window a hit is written back, for the difference between the clocks of database and store.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// The name in the store for all windows of messages, used to mark them as complete.
-const MARK: &str = "sms";
-
 type LedgerRebuildError = RebuildError<DbError>;
 
 /// The ledger, for the limits of one moment.
 struct RecordedMessages<'a> {
+    channel: Channel,
     limiter: &'a Limiter,
     ledger: &'a Ledger,
     limits: &'a Arc<MessageLimits>,
@@ -305,11 +313,13 @@ impl WindowRecord for RecordedMessages<'_> {
 
 impl RecordedMessages<'_> {
     async fn restore_guesses(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
-        let Self { limiter, ledger, limits } = self;
+        let Self { channel, limiter, ledger, limits } = *self;
         let (mut position, mut guesses) = (LedgerPosition::NEWEST, 0);
         loop {
-            let page =
-                ledger.wrong_guesses(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let page = ledger
+                .wrong_guesses(channel, horizon, &position, PAGE)
+                .await
+                .map_err(LedgerRebuildError::Record)?;
             let bucket = |key| Bucket { limit: &limits.guess, key };
             let hits: Vec<_> = page.iter().map(|guess| (bucket(guess.log), guess.kept)).collect();
             limiter.store().restore(&hits).await?;
@@ -322,11 +332,13 @@ impl RecordedMessages<'_> {
     }
 
     async fn restore_messages(&self, now: Micros) -> Result<usize, LedgerRebuildError> {
-        let Self { limiter, ledger, limits } = self;
+        let Self { channel, limiter, ledger, limits } = *self;
         let horizon = limits.horizon(now.minus(MARGIN));
         let (mut counted, mut messages) = (HashMap::new(), 0);
-        let mut page =
-            ledger.hits(horizon, &LedgerPosition::NEWEST, PAGE).await.map_err(LedgerRebuildError::Record)?;
+        let mut page = ledger
+            .hits(channel, horizon, &LedgerPosition::NEWEST, PAGE)
+            .await
+            .map_err(LedgerRebuildError::Record)?;
         while let Some(last) = page.last() {
             messages += page.len();
             let forgiven = ledger.forgiven().await.map_err(LedgerRebuildError::Record)?;
@@ -353,8 +365,10 @@ impl RecordedMessages<'_> {
             }
             let hits: Vec<_> = hits.iter().map(|(log, kept)| (log.borrow(), *kept)).collect();
             // The next page is read while this one is written.
-            let (written, next) =
-                tokio::join!(limiter.store().restore(&hits), ledger.hits(horizon, &last.position, PAGE));
+            let (written, next) = tokio::join!(
+                limiter.store().restore(&hits),
+                ledger.hits(channel, horizon, &last.position, PAGE)
+            );
             written?;
             page = next.map_err(LedgerRebuildError::Record)?;
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gatehouse_limiter::{Bucket, HoldDecision, LimitMode, OwnedBucket, Refusal, StoreError, SubjectKey};
 
 use super::ledger::{CurrentCode, Guesser, StoredVerification};
+use super::recipient::{Channel, Recipient};
 use super::request::TRY_AGAIN;
 use super::service::CodeService;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
@@ -15,15 +16,14 @@ use crate::db::DbError;
 use crate::denied::Denied;
 use crate::message::{MessageCode, MessageId, Purpose};
 use crate::request_id;
-use crate::sms::Phone;
 use crate::throttle::Hold;
 
 /// How long a guess may wait for others in flight to be compared.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CodeGuess<'a> {
-    pub phone: &'a Phone,
+    pub to: Recipient,
     pub purpose: Purpose,
     pub code: &'a MessageCode,
     /// The client's address in the form that limits count.
@@ -37,19 +37,19 @@ pub struct CodeGuess<'a> {
 
 #[derive(Debug)]
 pub enum CheckOutcome {
-    Right(ProvenPhone),
+    Right(Proven),
     /// Wrong code, or no code (any more): the answer does not say which.
     Wrong,
     /// Nothing was compared: a limit is full, the window store is out, or too many guesses are in flight.
     Denied(Denied),
 }
 
-/// A number that was just proved to belong to the client. Only a comparison creates one.
+/// A number or an address that was just proved to be the client's. Only a comparison creates one.
 #[derive(Debug)]
-pub struct ProvenPhone(Phone);
+pub struct Proven(Recipient);
 
-impl ProvenPhone {
-    pub const fn phone(&self) -> &Phone {
+impl Proven {
+    pub const fn recipient(&self) -> &Recipient {
         &self.0
     }
 }
@@ -90,14 +90,19 @@ enum GuessResult {
 impl CodeService {
     async fn slot<'a>(
         &self,
-        live: &LiveSettings,
+        (live, channel): (&LiveSettings, Channel),
         buckets: &[Bucket<'_>],
         solved: bool,
         about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
     ) -> Result<GuessSlot, Denied> {
         let audit = &self.0.deps.audit;
         let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
-        match self.0.budgets.hold(&self.message_limits(live), buckets, solved, PATIENCE).await {
+        match self
+            .0
+            .budgets(channel)
+            .hold(&self.message_limits(live, channel), buckets, solved, PATIENCE)
+            .await
+        {
             Ok(HoldDecision::Held(hold)) => {
                 let noted = hold.noted.map(|refusal| (name(&refusal), refusal));
                 Ok(GuessSlot { codes: self.clone(), hold, noted })
@@ -105,7 +110,7 @@ impl CodeService {
             Ok(HoldDecision::Refused(refusal)) => {
                 let limit = name(&refusal);
                 let event =
-                    AuditEvent::new(audit.decided(&refusal), Action::Guess, Outcome::refused(&refusal));
+                    AuditEvent::new(audit.decided(&refusal), channel.guess(), Outcome::refused(&refusal));
                 self.record_guess(AuditEvent {
                     why: Some(EventRule::refused(&limit, &refusal)),
                     ..about(event)
@@ -113,7 +118,7 @@ impl CodeService {
                 Err(Denied::by(limit, &refusal))
             }
             other => {
-                self.record_guess(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
+                self.record_guess(about(AuditEvent::new(audit.now(), channel.guess(), Outcome::Unavailable)));
                 match other {
                     // Strangers' guesses may be what fills its address. Whoever has solved a challenge passes them, but not
                     // those at the number.
@@ -157,13 +162,13 @@ impl CodeService {
 
 /// What was compared. `settled` is when a wrong guess began to count.
 fn compared_event(
-    right: bool,
+    (action, right): (Action, bool),
     (taken, settled): (Micros, Option<Micros>),
     noted: Option<&(String, Refusal)>,
 ) -> AuditEvent<'_> {
     let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
     let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
-    AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) }
+    AuditEvent { settled, why, ..AuditEvent::new(taken, action, outcome) }
 }
 
 impl GuessSlot {
@@ -201,7 +206,8 @@ pub struct AdmittedGuess {
 }
 
 struct GuessClient {
-    phone: Phone,
+    to: Recipient,
+    named: String,
     purpose: Purpose,
     address: Vec<u8>,
     network: Vec<u8>,
@@ -210,14 +216,15 @@ struct GuessClient {
 
 impl GuessClient {
     fn about<'a>(&'a self, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
+        let (recipient, prefix) = self.to.recorded(&self.named);
         AuditEvent {
             detail: detail.map(str::to_owned),
             name: Some(self.purpose.into_str()),
             solved: self.solved,
             address: Some(EventSubject::Address(&self.address)),
             network: Some(EventSubject::Network(&self.network)),
-            phone: Some(EventSubject::Phone(self.phone.as_str())),
-            prefix: Some(EventSubject::Prefix(self.phone.block())),
+            phone: Some(recipient),
+            prefix,
             ..event
         }
     }
@@ -240,8 +247,10 @@ impl CodeService {
         live: &LiveSettings,
         guess: CodeGuess<'_>,
     ) -> Result<Result<AdmittedGuess, Denied>, DbError> {
-        let CodeGuess { phone, purpose, code, address, network, browser, known, solved } = guess;
-        let (key, number) = (self.phone_key(live, phone), self.number_key(live, phone.as_str()));
+        let CodeGuess { to, purpose, code, address, network, browser, known, solved } = guess;
+        let channel = to.channel();
+        let [key, number] =
+            [to.subject(), to.bound(&purpose.into())].map(|name| self.key_of(live, channel, &name));
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
         let found = self.0.ledger.find_code([key, number], purpose, &asker).await?;
         let guesser = match found.asked {
@@ -249,8 +258,13 @@ impl CodeService {
             true => Guesser::Asker,
             false => Guesser::Anyone,
         };
-        let (limits, limiter) = (&live.limits, &self.0.budgets.limiter);
-        let at_number = |finds_code| limiter.bucket(&limits.sms_guess, &guesser.subject(phone, finds_code));
+        let (limits, limiter) = (&live.limits, &self.0.deps.limiter);
+        let guesses = match channel {
+            Channel::Sms => &limits.sms_guess,
+            Channel::Mail => &limits.mail_guess,
+        };
+        let subject = to.subject_of_guesses();
+        let at_number = |finds_code| limiter.bucket(guesses, &guesser.subject(&subject, finds_code));
         let mut buckets = vec![at_number(found.code)];
         // A known device is not limited by either, as with a password.
         if guesser != Guesser::Known {
@@ -258,9 +272,10 @@ impl CodeService {
             buckets.push(limiter.bucket(&limits.login_network, network));
         }
         let (address, network) = (address.to_owned(), network.to_owned());
-        let client = GuessClient { phone: phone.clone(), purpose, address, network, solved };
+        let named = to.named().into_owned();
+        let client = GuessClient { to, named, purpose, address, network, solved };
         let about = |event| client.about(guesser.detail(found.code), event);
-        let slot = match self.slot(live, &buckets, solved, about).await {
+        let slot = match self.slot((live, channel), &buckets, solved, about).await {
             Ok(slot) => slot,
             Err(denied) => return Ok(Err(denied)),
         };
@@ -278,7 +293,7 @@ impl CodeService {
     /// If guesses waited for each other when the code went away, they are answered as if there had been none:
     /// they wait for those that found none, too.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
-        match self.0.budgets.limiter.hold(&[bucket.borrow()], true, PATIENCE).await {
+        match self.0.deps.limiter.hold(&[bucket.borrow()], true, PATIENCE).await {
             Ok(HoldDecision::Refused(refusal)) => Some(refusal),
             Ok(HoldDecision::Held(hold)) => {
                 settled(hold.keep().await);
@@ -330,10 +345,11 @@ impl AdmittedGuess {
         };
         let right = matches!(compared, GuessResult::Right(_));
         let detail = guesser.detail(compared != GuessResult::Nothing);
-        let event = compared_event(right, (taken, counts_from), noted.as_ref());
+        let event =
+            compared_event((client.to.channel().guess(), right), (taken, counts_from), noted.as_ref());
         codes.record_guess(client.about(detail, event));
         Ok(match refused {
-            _ if right => CheckOutcome::Right(ProvenPhone(client.phone)),
+            _ if right => CheckOutcome::Right(Proven(client.to)),
             Some(Refusal { rule, retry_after, .. }) => {
                 let limit = without_code.limit.name().to_owned().into();
                 CheckOutcome::Denied(Denied::Throttled { limit, rule, retry_after })
@@ -355,6 +371,7 @@ impl AdmittedGuess {
         if !self.finds_code {
             compared = GuessResult::Nothing;
         }
+        let channel = self.client.to.channel();
         let log = match compared {
             GuessResult::Right(message) => {
                 codes.note_entered(message).await;
@@ -363,7 +380,7 @@ impl AdmittedGuess {
             GuessResult::Wrong | GuessResult::UsedUp => self.slot.number().key,
             GuessResult::Nothing => self.without_code.key,
         };
-        ledger.note_wrong(log, self.slot.hold.id()).await?;
+        ledger.note_wrong(channel, log, self.slot.hold.id()).await?;
         Ok(compared)
     }
 }
@@ -393,9 +410,9 @@ impl CodeService {
             return Ok(VerificationOutcome::Lapsed);
         }
         let subject = verification.guesser.subject_in(program, verification.phone);
-        let bucket = self.0.budgets.limiter.bucket(limit, &subject);
+        let bucket = self.0.deps.limiter.bucket(limit, &subject);
         let about = |event| about_verification(&verification, event);
-        let slot = match self.slot(live, &[bucket], true, about).await {
+        let slot = match self.slot((live, Channel::Sms), &[bucket], true, about).await {
             Ok(slot) => slot,
             Err(denied) => return Ok(VerificationOutcome::Denied(denied)),
         };
@@ -433,7 +450,7 @@ impl GuessSlot {
                 return Ok(other);
             }
         };
-        let event = compared_event(right, (taken, counts_from), noted.as_ref());
+        let event = compared_event((Action::Guess, right), (taken, counts_from), noted.as_ref());
         codes.record_guess(about_verification(verification, event));
         Ok(compared)
     }
@@ -452,7 +469,7 @@ impl GuessSlot {
                 VerificationOutcome::Approved
             }
             GuessResult::Wrong => {
-                codes.ledger().note_wrong(self.number().key, self.hold.id()).await?;
+                codes.ledger().note_wrong(Channel::Sms, self.number().key, self.hold.id()).await?;
                 VerificationOutcome::WrongCode
             }
             GuessResult::UsedUp | GuessResult::Nothing => VerificationOutcome::Lapsed,

@@ -55,7 +55,7 @@ impl Ledger {
     async fn by_country(&self, since: Micros) -> Result<Vec<SentRow>, DbError> {
         const SQL: &str = "SELECT share, country, CAST(CASE WHEN scope = '' THEN 0 ELSE 1 END AS BIGINT) AS program,
             COUNT(*), COUNT(entered_at) FROM sms_messages
-            WHERE created_at > $1 AND state <> 'refused' AND share <> 'withheld' GROUP BY share, country, program";
+            WHERE created_at > $1 AND state <> 'refused' AND share <> 'withheld' AND scope <> 'mail' GROUP BY share, country, program";
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(since.0).fetch_all(pool).await)?)
     }
 }
@@ -95,7 +95,9 @@ impl CodeService {
         };
         let is_programs = message.purpose.program().is_some();
         let side = if is_programs { MoneySide::Programs } else { MoneySide::Pages };
-        spent.left(&live.sms, side, message.phone.country().as_deref().unwrap_or(UNKNOWN_COUNTRY))
+        // Mail costs nothing for each.
+        let Some(phone) = message.to.phone() else { return MoneyLeft::ALL };
+        spent.left(&live.sms, side, phone.country().as_deref().unwrap_or(UNKNOWN_COUNTRY))
     }
 
     /// Judges what each country asks for, and counts what the last 24 hours have cost. Runs periodically: no request waits for
@@ -113,7 +115,7 @@ impl CodeService {
     async fn judge_and_count(&self, live: &LiveSettings) -> Result<(), DbError> {
         let ledger = self.ledger();
         let now = ledger.now().await?;
-        ledger.brakes.countries.judge(&ledger.db, &live.sms.brake, now).await?;
+        ledger.brakes.countries.judge(&ledger.db, (&live.sms.brake, &live.limits.mail_domain), now).await?;
         let Some(budget) = &live.sms.budget else {
             self.0.money.store(Arc::default());
             return Ok(());

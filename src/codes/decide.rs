@@ -7,6 +7,7 @@ use std::time::Duration;
 use gatehouse_limiter::{Refusal, RuleAction};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
+use super::recipient::Channel;
 use super::request::TRY_AGAIN;
 use crate::clock::Micros;
 use crate::config::{LimitName, RegistrationMode, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY};
@@ -138,15 +139,24 @@ impl SendPath {
     /// The path past a full `block` rule of that limit; None if it belongs to the number, or to one program alone.
     fn past(limit: &str) -> Option<Self> {
         match LimitName::parse(limit)? {
-            LimitName::SmsAddress | LimitName::SmsNetwork => Some(Self::SpentAsker),
-            LimitName::SmsPrefix | LimitName::SmsTotal => Some(Self::Short { proven_before: None }),
+            LimitName::SmsAddress
+            | LimitName::SmsNetwork
+            | LimitName::MailAddress
+            | LimitName::MailNetwork => Some(Self::SpentAsker),
+            LimitName::SmsPrefix | LimitName::SmsTotal | LimitName::MailTotal => {
+                Some(Self::Short { proven_before: None })
+            }
             _ => None,
         }
     }
 
     /// The path on which a request begins.
-    pub const fn first(purpose: &MessagePurpose, mode: RegistrationMode) -> Self {
+    pub const fn first(purpose: &MessagePurpose, channel: Channel, mode: RegistrationMode) -> Self {
         match purpose {
+            // Strangers may name any address: mail that nobody who is signed in asks for goes to addresses of accounts alone.
+            MessagePurpose::Own(Purpose::Login | Purpose::Reset) if matches!(channel, Channel::Mail) => {
+                Self::Accounts
+            }
             MessagePurpose::Own(Purpose::Login | Purpose::Reset) if !mode.is_open() => Self::Accounts,
             _ => Self::Open,
         }

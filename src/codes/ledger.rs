@@ -19,13 +19,15 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::RequestedMessage;
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::message_limits::MessageLogs;
+use super::recipient::{Channel, Recipient};
 use crate::audit::{EventSubject, mask};
 use crate::clock::{Clock, Micros};
 use crate::config::Brake;
 use crate::db::{self, Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
+use crate::mail::QueuedMail;
 use crate::message::{MessageId, MessagePurpose, hex};
-use crate::sms::brake::{RangeStanding, SmsBrakes};
+use crate::sms::brake::{JudgedNumber, RangeStanding, SmsBrakes};
 use crate::sms::{DeliveryResult, UNKNOWN_COUNTRY};
 
 pub use codes::{CurrentCode, Guesser, StoredVerification};
@@ -92,15 +94,24 @@ impl Ledger {
     /// `position`.
     pub async fn hits(
         &self,
+        channel: Channel,
         from: Micros,
         position: &LedgerPosition,
         limit: u32,
     ) -> Result<Vec<HitRow>, DbError> {
-        const SQL: &str =
+        const MESSAGES: &str =
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
             FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
-            ORDER BY created_at DESC, id DESC LIMIT $4";
-        Ok(on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(position.at.0)
+            AND scope <> 'mail' ORDER BY created_at DESC, id DESC LIMIT $4";
+        const MAILS: &str =
+            "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
+            FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
+            AND scope = 'mail' ORDER BY created_at DESC, id DESC LIMIT $4";
+        let sql = match channel {
+            Channel::Sms => MESSAGES,
+            Channel::Mail => MAILS,
+        };
+        Ok(on_db!(&self.db, pool => query_as(sql).bind(from.0).bind(position.at.0)
             .bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?)
     }
 
@@ -126,7 +137,7 @@ impl Ledger {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
         const WITHHELD: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
-            WHERE state = 'withheld' AND scope = '' AND created_at < $1 ORDER BY created_at LIMIT $2)";
+            WHERE state = 'withheld' AND scope IN ('', 'mail') AND created_at < $1 ORDER BY created_at LIMIT $2)";
         const CODES: &str = "DELETE FROM sms_codes WHERE message IN (SELECT message FROM sms_codes
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
@@ -159,6 +170,8 @@ impl Ledger {
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
 /// the database some seconds before and after.
 const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
+/// The same of a mail, which waits in the queue for as long as its code is valid.
+const QUEUED_AT_MOST: Duration = Duration::from_secs(60 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
 /// A message as the ledger is to write it.
@@ -181,6 +194,8 @@ pub struct MessageDraft<'a> {
     pub asker: Option<String>,
     pub guess_window: Duration,
     pub brake: &'a Brake,
+    /// What is written for the server that delivers; None if a gateway is called instead.
+    pub mail: Option<QueuedMail>,
     pub share: BudgetShare,
     /// The path that led to the share.
     pub path: SendPath,
@@ -217,8 +232,13 @@ impl Ledger {
             // The ledger knows the number better than the window store.
             return Ok(Break(Unsent::Met(Obstacle::Limit(number.limit.name().to_owned(), refusal))));
         }
-        let (RequestedMessage { phone, purpose, solved, .. }, path) = (draft.message, draft.path);
-        let judged = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?;
+        let (RequestedMessage { to, purpose, solved, .. }, path) = (draft.message, draft.path);
+        let judged = match to {
+            Recipient::Phone(phone) => {
+                self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?
+            }
+            Recipient::Mailbox(_) => JudgedNumber::default(),
+        };
         if let Some(braked) = judged.braked {
             let met = Obstacle::Brake(braked);
             if decide(Facts { purpose, solved: *solved, path, met: &met }) != SendDecision::GoOn(path) {
@@ -227,21 +247,30 @@ impl Ledger {
             }
         }
         insert(&mut tx, draft, judged.standing, now).await?;
+        if let Some(mail) = &draft.mail {
+            mail.insert(&mut tx, now, now.plus(draft.code_ttl)).await?;
+        }
         tx.commit().await?;
         sent.insert(0, KeptHit { at: now, id: draft.hit });
         Ok(Continue(wait(number.limit, &sent, now)))
     }
 
-    /// Removes a draft that no gateway has seen. The number's older code is still gone.
-    pub async fn withdraw(&self, draft: &MessageDraft<'_>) -> Result<(), DbError> {
+    /// Removes a draft that no gateway has seen. The number's older code is still gone. False if it is a mail that is being
+    /// handed over already: it stays, and counts.
+    pub async fn withdraw(&self, draft: &MessageDraft<'_>) -> Result<bool, DbError> {
+        const MAIL: &str = "DELETE FROM mail_queue WHERE id = $1 AND state = 'queued' AND tries = 0";
         const MESSAGE: &str = "DELETE FROM sms_messages WHERE id = $1";
         const CODE: &str = "DELETE FROM sms_codes WHERE message = $1";
         let id = draft.id.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::number(&draft.logs.phone.key.0)).await?;
+        if draft.mail.is_some() && execute!(in &mut tx => query(MAIL).bind(&id))? == 0 {
+            return Ok(false);
+        }
         for sql in [CODE, MESSAGE] {
             execute!(in &mut tx => query(sql).bind(&id))?;
         }
-        tx.commit().await
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// Writes the outcome of a message, and which gateway took it; None: it was withheld. If it was not sent, its code becomes invalid and the caller may ask
@@ -281,10 +310,11 @@ impl Ledger {
     pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = 'unknown', settled_at = $1, reason = $2
             WHERE state = 'pending' AND id IN (SELECT id FROM sms_messages
-            WHERE state = 'pending' AND created_at < $3 ORDER BY created_at LIMIT $4)";
+            WHERE state = 'pending' AND created_at < $3 AND (scope <> 'mail' OR created_at < $5)
+            ORDER BY created_at LIMIT $4)";
         let now = self.now().await?;
         let given_up = execute!(&self.db => query(SQL).bind(now.0).bind(NEVER_SETTLED)
-            .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)))?;
+            .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)).bind(now.minus(QUEUED_AT_MOST).0))?;
         if given_up > 0 {
             tracing::warn!(
                 messages = given_up,
@@ -340,9 +370,9 @@ async fn insert(
     execute!(in tx => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
         .bind(hex(&address.key.0)).bind(hex(&network.key.0))
         .bind(draft.logs.once.as_ref().map(|log| hex(&log.key.0)))
-        .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
+        .bind(hex(&draft.hit.0)).bind(&*draft.message.to.block()).bind(draft.message.to.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
-        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
+        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.scope()).bind(asked_from)
         .bind((draft.number != draft.logs.phone.key).then_some(&number_key)).bind(standing as i64)
         .bind(draft.country.unwrap_or(UNKNOWN_COUNTRY)))?;
     if let Some(code_hash) = draft.code_hash {

@@ -9,6 +9,7 @@ use gatehouse_limiter::{Bucket, Limit, LimitMode, OwnedBucket, Rule, RuleAction,
 
 use super::RequestedMessage;
 use super::decide::{BudgetShare, SendPath};
+use super::recipient::Channel;
 use crate::clock::Micros;
 use crate::config::{Limits, LiveSettings};
 use crate::message::ProgramKind;
@@ -21,6 +22,7 @@ pub const PAGES: &[u8] = b"pages";
 /// The limits of one moment; the shared ones reduced to the part that is open to everybody.
 #[derive(Debug)]
 pub struct MessageLimits {
+    channel: Channel,
     pages: SenderLimits,
     verifiers: SenderLimits,
     relays: SenderLimits,
@@ -75,16 +77,16 @@ pub struct MessageLogs {
 #[derive(Debug, Default)]
 pub struct LastMessageLimits(Mutex<VecDeque<Arc<MessageLimits>>>);
 
-/// The limits of everybody, and those of clients in `[access] allow`.
-const KINDS_IN_FORCE: usize = 2;
+/// The limits of everybody, and those of clients in `[access] allow`; of each channel.
+const KINDS_IN_FORCE: usize = 2 * Channel::ALL.len();
 
 impl LastMessageLimits {
-    pub fn of(&self, live: &LiveSettings) -> Arc<MessageLimits> {
+    pub fn of(&self, live: &LiveSettings, channel: Channel) -> Arc<MessageLimits> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(limits) = last.iter().find(|limits| limits.is_of(live)) {
+        if let Some(limits) = last.iter().find(|limits| limits.channel == channel && limits.is_of(live)) {
             return Arc::clone(limits);
         }
-        let limits = Arc::new(MessageLimits::of(live));
+        let limits = Arc::new(MessageLimits::of(live, channel));
         last.push_front(Arc::clone(&limits));
         last.truncate(KINDS_IN_FORCE);
         limits
@@ -122,6 +124,20 @@ impl SenderLimits {
         }
     }
 
+    /// Of mail, which has no prefixes.
+    fn mail(limits: &Limits) -> Self {
+        let Limits { mail_mailbox, mail_address, mail_network, mail_total, .. } = limits;
+        let none = || limit_of(MAIL_PREFIX, Vec::new(), LimitMode::Enforce);
+        Self {
+            phone: mail_mailbox.clone(),
+            phone_apart: None,
+            origin: [reduced(mail_address, open_part), reduced(mail_network, open_part)],
+            origin_in_shortage: [counting(mail_address), counting(mail_network)],
+            open: [none(), reduced(mail_total, open_part), none()],
+            once: once_limit(CONFIRMATIONS_LAST),
+        }
+    }
+
     /// No challenge can be shown there.
     fn relays(limits: &Limits) -> Self {
         let Self { phone, origin, open: [prefix, total, _], .. } = Self::verifiers(limits, RELAYED);
@@ -138,11 +154,27 @@ impl SenderLimits {
 }
 
 impl MessageLimits {
-    fn of(live: &LiveSettings) -> Self {
+    fn of(live: &LiveSettings, channel: Channel) -> Self {
         let (limits, code_ttl) = (&live.limits, live.sms.code_ttl);
+        if channel == Channel::Mail {
+            let mail = || SenderLimits::mail(limits);
+            let prefix = limit_of("mail-prefix-reserve", Vec::new(), LimitMode::Enforce);
+            let total = reserve(&limits.mail_total, "mail-total-reserve");
+            return Self {
+                channel,
+                pages: mail(),
+                verifiers: mail(),
+                relays: mail(),
+                guess: limits.mail_guess.clone(),
+                reserve: total.map(|total| [prefix, total]),
+                whole: limits.on_mails().cloned().collect(),
+                code_ttl,
+            };
+        }
         let prefix = reserve(&limits.sms_prefix, "sms-prefix-reserve");
         let total = reserve(&limits.sms_total, "sms-total-reserve");
         Self {
+            channel,
             pages: SenderLimits::pages(limits, code_ttl),
             verifiers: SenderLimits::verifiers(limits, code_ttl),
             relays: SenderLimits::relays(limits),
@@ -154,8 +186,18 @@ impl MessageLimits {
     }
 
     fn is_of(&self, live: &LiveSettings) -> bool {
-        let same = self.whole.iter().zip(live.limits.on_messages()).all(|(limit, other)| limit.is(other));
-        same && self.guess.is(&live.limits.sms_guess) && self.code_ttl == live.sms.code_ttl
+        let limits = &live.limits;
+        let same = |whole: &mut dyn Iterator<Item = &Limit>| {
+            self.whole.iter().zip(whole).all(|(limit, other)| limit.is(other))
+        };
+        match self.channel {
+            Channel::Sms => {
+                same(&mut limits.on_messages())
+                    && self.guess.is(&limits.sms_guess)
+                    && self.code_ttl == live.sms.code_ttl
+            }
+            Channel::Mail => same(&mut limits.on_mails()) && self.guess.is(&limits.mail_guess),
+        }
     }
 
     const fn of_sender(&self, sender: Sender<'_>) -> &SenderLimits {
@@ -194,8 +236,9 @@ pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
 impl MessageLogs {
     pub fn of(limiter: &Limiter, limits: &Arc<MessageLimits>, message: &RequestedMessage) -> Self {
-        let RequestedMessage { phone, purpose, origin, once, .. } = message;
-        let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
+        let RequestedMessage { to, purpose, origin, once, .. } = message;
+        let (bound, subject_of_limits, sender) = (to.named(), to.subject(), purpose.program());
+        let number = bound.as_bytes();
         let own = limits.of_sender(sender);
         let named = once.as_ref().map(|name| {
             let mut named = Vec::new();
@@ -210,11 +253,11 @@ impl MessageLogs {
         let of_nobody = || RequestOrigin { address: nobody(), network: nobody() };
         let RequestOrigin { address, network } = origin.clone().unwrap_or_else(of_nobody);
         let keys = [
-            limiter.bucket(&limits.pages.phone, phone.subject().as_bytes()).key,
+            limiter.bucket(&limits.pages.phone, subject_of_limits.as_bytes()).key,
             limiter.bucket(&own.origin[0], &subject(sender, &address)).key,
             limiter.bucket(&own.origin[1], &subject(sender, &network)).key,
         ];
-        Self::new(limiter, limits, keys, named, phone.block(), sender)
+        Self::new(limiter, limits, keys, named, &to.block(), sender)
     }
 
     /// Makes the logs from the keys of number, address, network and request; the others follow from these, the block
@@ -337,6 +380,14 @@ pub fn counting(limit: &Limit) -> Limit {
 fn limit_of(name: &str, rules: Vec<Rule>, mode: LimitMode) -> Limit {
     Limit::new(name, rules, mode).expect("no more than a valid limit has, and within its bounds")
 }
+
+/// The place of the prefix among the limits on mail, which has none.
+const MAIL_PREFIX: &str = "mail-prefix";
+
+/// The longest that a code by mail is valid: one for a new password. Mail may be delayed on its way.
+pub const MAIL_CODES_LAST: Duration = Duration::from_secs(30 * 60);
+/// The others: NIST SP 800-63B-4 allows ten minutes.
+pub const CONFIRMATIONS_LAST: Duration = Duration::from_secs(10 * 60);
 
 pub const ONCE: &str = "sms-once";
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
+use super::recipient::Channel;
 use super::request::SendAnswer;
 use crate::audit::Outcome;
 use crate::message::MessagePurpose;
@@ -11,6 +12,7 @@ use crate::telemetry::GATEWAY_SECONDS;
 
 pub struct MessageMetrics {
     messages: [Counter; MESSAGES.len()],
+    mails: [Counter; MESSAGES.len()],
     guesses: [Counter; GUESSES.len()],
     /// Put on prefixes for our pages, a verifier, a relay.
     brakes: [Counter; 3],
@@ -32,6 +34,7 @@ impl MessageMetrics {
         Self {
             messages: MESSAGES
                 .map(|word| metrics::counter!("gatehouse_sms_messages_total", "outcome" => word)),
+            mails: MESSAGES.map(|word| metrics::counter!("gatehouse_mail_messages_total", "outcome" => word)),
             guesses: GUESSES.map(|word| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => word)),
             brakes: ["pages", "verify", "relay"]
                 .map(|scope| metrics::counter!("gatehouse_sms_brakes_total", "scope" => scope)),
@@ -59,21 +62,28 @@ impl MessageMetrics {
         self.gateway_seconds.record(took.as_secs_f64());
     }
 
-    pub fn answer(&self, answer: &SendAnswer) {
+    pub fn answer(&self, channel: Channel, answer: &SendAnswer) {
         if answer.repeated {
-            count(&MESSAGES, &self.messages, "repeated");
+            count(&MESSAGES, self.messages(channel), "repeated");
         } else if let Some(outcome) = answer.outcome.told() {
-            self.message(outcome);
+            self.message(channel, outcome);
         }
     }
 
-    pub fn message(&self, outcome: Outcome) {
+    const fn messages(&self, channel: Channel) -> &[Counter] {
+        match channel {
+            Channel::Sms => &self.messages,
+            Channel::Mail => &self.mails,
+        }
+    }
+
+    pub fn message(&self, channel: Channel, outcome: Outcome) {
         let word = match outcome {
             Outcome::Ok => "accepted",
             Outcome::Failed => "refused",
             other => other.into_str(),
         };
-        count(&MESSAGES, &self.messages, word);
+        count(&MESSAGES, self.messages(channel), word);
     }
 }
 
@@ -127,10 +137,10 @@ mod tests {
         };
         for (name, outcome) in outcomes {
             assert!(!told("gatehouse_sms_messages_total", name));
-            metrics.answer(&outcome.into());
+            metrics.answer(Channel::Sms, &outcome.into());
             assert!(told("gatehouse_sms_messages_total", name), "{name}");
         }
-        metrics.answer(&SendAnswer { repeated: true, ..sent(true).into() });
+        metrics.answer(Channel::Sms, &SendAnswer { repeated: true, ..sent(true).into() });
         assert!(told("gatehouse_sms_messages_total", "repeated"));
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
         metrics.guess(Outcome::Wrong);

@@ -1,20 +1,21 @@
 //! What the code service is asked for, and what it answers.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gatehouse_limiter::middleware::RequestOrigin;
 use gatehouse_limiter::{AdmittedHit, Refusal};
 
+use super::recipient::{Channel, Recipient};
 use crate::audit::Outcome;
 use crate::denied::Denied;
-use crate::message::{MessageCode, MessageId, MessagePurpose};
-use crate::sms::Phone;
+use crate::message::{MAIL, MessageCode, MessageId, MessagePurpose};
 
 /// A message with a code, as a page, a program or an identity provider asks for it.
 #[derive(Debug, Clone)]
 pub struct RequestedMessage {
-    pub phone: Phone,
+    pub to: Recipient,
     pub purpose: MessagePurpose,
     /// A code that somebody else has made, and checks.
     pub code: Option<MessageCode>,
@@ -34,9 +35,9 @@ pub struct RequestedMessage {
 }
 
 impl RequestedMessage {
-    pub fn new(phone: Phone, purpose: impl Into<MessagePurpose>, locale: &str) -> Self {
+    pub fn new(to: impl Into<Recipient>, purpose: impl Into<MessagePurpose>, locale: &str) -> Self {
         Self {
-            phone,
+            to: to.into(),
             purpose: purpose.into(),
             code: None,
             origin: None,
@@ -45,6 +46,14 @@ impl RequestedMessage {
             once: None,
             locale: locale.to_owned(),
             language: None,
+        }
+    }
+
+    /// Whose brakes, slots and ledger rows it is among: mail has its own, as each program has.
+    pub fn scope(&self) -> Cow<'static, str> {
+        match self.to.channel() {
+            Channel::Sms => self.purpose.scope(),
+            Channel::Mail => MAIL.into(),
         }
     }
 

@@ -12,20 +12,22 @@ use tokio::time::Instant;
 use tracing::Instrument;
 use zeroize::Zeroizing;
 
-use super::budgets::BudgetTicket;
+use super::budgets::{BudgetTicket, MessageBudgets};
 use super::decide::{BudgetShare, Facts, Obstacle, SendDecision, SendPath, decide};
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, Unsent};
-use super::message_limits::{MessageLogs, RELAYED};
+use super::message_limits::{CONFIRMATIONS_LAST, MAIL_CODES_LAST, MessageLogs, RELAYED};
 use super::money::MoneyLeft;
+use super::recipient::{Channel, Recipient};
 use super::request::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::service::CodeService;
 use super::slots::MessageSlot;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
-use crate::config::{Brake, Brand, CountryMode, LiveSettings};
+use crate::config::{Brake, Brand, CountryMode, LimitName, LiveSettings, ResetByMail};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
-use crate::message::{MessageCode, MessageId, MessagePurpose};
+use crate::mail::{LetterKind, QueuedMail};
+use crate::message::{MessageCode, MessageId, MessagePurpose, Purpose};
 use crate::sms::gateway::{ListedSlot, NoGateway};
 use crate::sms::{DeliveryResult, RefusedFor, SmsGateway, SmsMessage, text};
 use crate::{request_id, spans};
@@ -60,6 +62,7 @@ pub struct SendJob {
     brand: Arc<Brand>,
     guess_window: Duration,
     first: SendPath,
+    reset_by_mail: ResetByMail,
     /// If the caller may stop waiting, and then answers that nothing is sent.
     handover: Option<HandoverFlag>,
 }
@@ -145,10 +148,11 @@ fn on_its_way(id: MessageId, expires_in: Duration) -> SendOutcome {
 impl InTurn {
     pub async fn send(self, live: &LiveSettings, solved: bool) -> Result<SendOutcome, DbError> {
         let Self { mut job, held } = self;
-        let codes = job.codes.clone();
+        let (codes, channel) = (job.codes.clone(), job.message.to.channel());
         job.message.solved = solved;
         let everyone = live.access.challenges_everyone(codes.0.clock.now()).map(Obstacle::EveryoneChallenged);
-        let always = job.message.phone.is_challenged(&live.sms).then_some(Obstacle::AlwaysChallenged);
+        let always = job.message.to.phone().is_some_and(|phone| phone.is_challenged(&live.sms));
+        let always = always.then_some(Obstacle::AlwaysChallenged);
         // Where the whole is spent, messages to everybody end; those to accounts alone end unseen.
         let MoneyLeft { open, kept } = job.money;
         let money = (!open || (!kept && job.first == SendPath::Open)).then_some(Obstacle::MoneySpent);
@@ -161,30 +165,37 @@ impl InTurn {
             Ok::<_, DbError>(answer)
         };
         let answer = request_id::spawn(task).await.expect("sending does not panic")?;
-        codes.0.metrics.answer(&answer);
+        codes.0.metrics.answer(channel, &answer);
         Ok(answer.outcome)
     }
 }
 
 impl SendJob {
     fn new(codes: CodeService, live: &LiveSettings, message: RequestedMessage) -> Self {
-        let limits = codes.message_limits(live);
-        let logs = MessageLogs::of(&codes.0.budgets.limiter, &limits, &message);
+        let channel = message.to.channel();
+        let limits = codes.message_limits(live, channel);
+        let logs = MessageLogs::of(&codes.0.deps.limiter, &limits, &message);
         Self {
-            number: codes.number_key(live, message.phone.as_str()),
+            number: codes.key_of(live, message.to.channel(), &message.to.bound(&message.purpose)),
+            reset_by_mail: live.mail.reset,
             logs,
             brake: live.sms.brake.clone(),
             money: codes.money_left(live, &message),
             country_asks: !matches!(message.purpose, MessagePurpose::Relayed(_))
-                && message.phone.country_mode(&live.sms) != CountryMode::Monitor,
+                && message
+                    .to
+                    .phone()
+                    .is_none_or(|phone| phone.country_mode(&live.sms) != CountryMode::Monitor),
             country: OnceLock::new(),
             brand: Arc::clone(&live.brand),
             code_ttl: match message.purpose {
+                MessagePurpose::Own(Purpose::Reset) if channel == Channel::Mail => MAIL_CODES_LAST,
+                MessagePurpose::Own(_) if channel == Channel::Mail => CONFIRMATIONS_LAST,
                 MessagePurpose::Own(_) | MessagePurpose::Verification(_) => live.sms.code_ttl,
                 MessagePurpose::Relayed(_) => RELAYED,
             },
-            guess_window: live.limits.sms_guess.longest_window(),
-            first: SendPath::first(&message.purpose, live.registration.mode),
+            guess_window: limits.guess.longest_window(),
+            first: SendPath::first(&message.purpose, channel, live.registration.mode),
             handover: None,
             codes,
             message,
@@ -202,7 +213,7 @@ impl SendJob {
     async fn wait(self, live: &LiveSettings, look: bool) -> Result<TurnResult, DbError> {
         let inner = &*self.codes.0;
         let answered = |answer: SendAnswer| {
-            inner.metrics.answer(&answer);
+            inner.metrics.answer(self.message.to.channel(), &answer);
             Ok(TurnResult::Answered(answer.outcome))
         };
         if let Some(paused) = self.paused(live)
@@ -234,7 +245,7 @@ impl SendJob {
             match self.decide(path, known) {
                 Continue(on) => path = on,
                 // A repeated request still learns its outcome.
-                Break(_) if self.codes.0.budgets.is_repeated(&self.logs).await => break,
+                Break(_) if self.budgets().is_repeated(&self.logs).await => break,
                 Break(answer) => return Ok(answer),
             }
         }
@@ -273,7 +284,11 @@ impl SendJob {
         let RequestedMessage { purpose, solved, .. } = &self.message;
         let decision = decide(Facts { purpose, solved: *solved, path, met: &met });
         let refusal = if let Obstacle::Limit(_, refusal) = &met { Some(*refusal) } else { None };
-        let (limit, rule, retry_after) = met.told();
+        let is_of_domain = matches!((&met, self.message.to.channel()), (Obstacle::Brake(_), Channel::Mail));
+        let (mut limit, rule, retry_after) = met.told();
+        if is_of_domain {
+            limit = LimitName::MailDomain.as_str().into();
+        }
         let denied = match decision {
             SendDecision::GoOn(path) => return Continue(path),
             SendDecision::Challenge => Denied::Challenged { limit, rule, retry_after },
@@ -285,8 +300,8 @@ impl SendJob {
 
     /// The pause of the number's prefix, if an administrator has set one: the same for every number under it.
     fn paused(&self, live: &LiveSettings) -> Option<Obstacle> {
-        let (mut numbers, now) = (self.message.phone.numbers(), self.codes.0.clock.now());
-        let left = numbers.find_map(|number| live.access.paused(&number, now))?;
+        let now = self.codes.0.clock.now();
+        let left = self.message.to.phone()?.numbers().find_map(|number| live.access.paused(&number, now))?;
         Some(Obstacle::Paused(left.min(LONGEST_RETRY)))
     }
 
@@ -295,12 +310,29 @@ impl SendJob {
     fn remembered_brake(&self) -> Option<Obstacle> {
         let brakes = &self.codes.ledger().brakes;
         let country = if self.country_asks && brakes.countries.any_asks() { self.country() } else { None };
-        let known = brakes.recall(&self.message.purpose.scope(), &self.message.phone, country);
-        known.filter(|_| self.brake.enabled).map(Obstacle::Brake)
+        let scope = self.message.scope();
+        let known = match &self.message.to {
+            Recipient::Phone(phone) => brakes.recall(&scope, phone, country).filter(|_| self.brake.enabled),
+            Recipient::Mailbox(_) => brakes.countries.asks(&scope, country?, self.codes.0.clock.now()),
+        };
+        known.map(Obstacle::Brake)
+    }
+
+    fn budgets(&self) -> &MessageBudgets {
+        self.codes.0.budgets(self.message.to.channel())
+    }
+
+    const fn action(&self) -> Action {
+        self.message.to.channel().request()
     }
 
     fn country(&self) -> Option<&str> {
-        self.country.get_or_init(|| self.message.phone.country()).as_deref()
+        let country = || match &self.message.to {
+            Recipient::Phone(phone) => phone.country(),
+            // Codes that do not come back from a domain are counted as those of a country are.
+            Recipient::Mailbox(mailbox) => Some(format!("@{}", mailbox.domain())),
+        };
+        self.country.get_or_init(country).as_deref()
     }
 
     fn once(&self) -> Option<SubjectKey> {
@@ -318,15 +350,21 @@ impl SendJob {
             && let Some(earlier) = self.codes.ledger().earlier(name).await?
             && earlier.used_up
         {
-            self.codes.0.budgets.free_name(&self.logs, earlier.hit).await;
+            self.budgets().free_name(&self.logs, earlier.hit).await;
         }
         Ok(())
+    }
+
+    /// Whether it was handed over; a mail that is queued will be.
+    fn is_on_its_way(&self, earlier: &EarlierMessage) -> bool {
+        let is_queued = earlier.state == MessageState::Pending && self.message.to.channel() == Channel::Mail;
+        is_queued || earlier.state == MessageState::Accepted
     }
 
     /// The answer that the first request with this name got, or would get now.
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
         let resend_after = self.codes.ledger().resend_after(self.logs.phone.borrow()).await?;
-        let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
+        let (short, confirmed) = (earlier.short, self.is_on_its_way(&earlier) && !earlier.short);
         let (id, expires_in) = (self.shown_id(earlier.id), earlier.expires_in);
         let receipt = SendReceipt { id, expires_in, resend_after, confirmed, short };
         Ok(SendAnswer { repeated: true, ..SendOutcome::Sent(receipt).into() })
@@ -334,7 +372,7 @@ impl SendJob {
 
     /// Counts the message, and enters it. If it is not handed over, it no longer counts.
     async fn attempt(self: &Arc<Self>, path: SendPath) -> Result<ControlFlow<Unsent, SendAnswer>, DbError> {
-        let budgets = &self.codes.0.budgets;
+        let budgets = self.budgets();
         if path == SendPath::Accounts {
             match budgets.spent_open_part(&self.logs).await {
                 Ok(None) => {}
@@ -373,15 +411,20 @@ impl SendJob {
         };
         let id = MessageId::random(&inner.entropy);
         let (code, code_hash) = self.code(id);
-        let draft =
-            MessageDraft { code_hash: code_hash.as_deref(), ..self.draft(id, admitted.id, path, share) };
+        let mail = self.mail(id, &code, share);
+        let code_hash = code_hash.as_deref();
+        let draft = MessageDraft { code_hash, mail, ..self.draft(id, admitted.id, path, share) };
         let begun = inner.clock.now();
         let resend_after = match self.write(&draft, generation).await? {
             Continue(resend_after) => resend_after,
             Break(unsent) => return Ok(Break(unsent)),
         };
         let short = path != SendPath::Open;
-        let (confirmed, gone) = if short {
+        let is_mail = self.message.to.channel() == Channel::Mail;
+        let (confirmed, gone) = if is_mail {
+            self.note_queued(short, share, &admitted, path);
+            (Some(true), Duration::ZERO)
+        } else if short {
             self.deliver_later((id, code), share, (admitted, path), slot);
             (Some(false), Duration::ZERO)
         } else {
@@ -414,12 +457,15 @@ impl SendJob {
         if written.is_break() {
             return Ok(written);
         }
-        let counts = inner.budgets.is_current(&self.logs.limits, generation).await;
+        let counts = self.budgets().is_current(&self.logs.limits, generation).await;
         // Nothing undoes this: the caller can no longer call the message off, and it goes to the gateway.
         let handed_over = counts && self.handover.as_ref().is_none_or(|flag| flag.hand_over(draft.id));
         if !handed_over {
-            inner.ledger.withdraw(draft).await?;
-            return Ok(Break(Unsent::TakenBack));
+            // A mail may be on its way to its server.
+            return match inner.ledger.withdraw(draft).await? {
+                true => Ok(Break(Unsent::TakenBack)),
+                false => Ok(written),
+            };
         }
         Ok(written)
     }
@@ -443,9 +489,13 @@ impl SendJob {
             number: self.number,
             hit,
             event_key: self.event_key(),
-            gateway: self.codes.gateways().likely(self.country()),
+            gateway: match self.message.to.channel() {
+                Channel::Sms => self.codes.gateways().likely(self.country()),
+                Channel::Mail => "smtp",
+            },
             country: self.country(),
             code_hash: None,
+            mail: None,
             code_ttl: self.code_ttl,
             asker: browser.map(|browser| self.codes.asker(self.logs.phone.key, browser)),
             guess_window: self.guess_window,
@@ -453,6 +503,44 @@ impl SendJob {
             share,
             path,
         }
+    }
+
+    /// What is queued of a mail; nothing is sent of one that is withheld.
+    fn mail(&self, id: MessageId, code: &MessageCode, share: BudgetShare) -> Option<QueuedMail> {
+        let inner = &*self.codes.0;
+        let (Recipient::Mailbox(mailbox), MessagePurpose::Own(purpose)) =
+            (&self.message.to, &self.message.purpose)
+        else {
+            return None;
+        };
+        let kind = match purpose {
+            Purpose::Register => LetterKind::RegisterCode,
+            Purpose::Reset | Purpose::Login => LetterKind::ResetCode,
+            Purpose::Verify => LetterKind::ConfirmCode,
+        };
+        let withheld = share == BudgetShare::Withheld;
+        let (code, locale) = (code.expose(), self.message.locale.as_str());
+        Some(inner.deps.mailer.seal.code(id, kind, mailbox, (code, locale), withheld, &inner.entropy))
+    }
+
+    /// What is queued is on its way, or withheld: nobody who asked is told which.
+    fn note_queued(
+        self: &Arc<Self>,
+        short: bool,
+        share: BudgetShare,
+        admitted: &AdmittedHit,
+        path: SendPath,
+    ) {
+        if !short {
+            // Recorded with the answer.
+            return;
+        }
+        let outcome = if share == BudgetShare::Withheld { Outcome::Withheld } else { Outcome::Ok };
+        self.codes.0.metrics.message(self.message.to.channel(), outcome);
+        let counted = self.logs.at_once(path);
+        let noted = admitted.noted.as_ref().filter(|_| path == SendPath::Accounts);
+        let why = noted.map(|refusal| EventRule::noted(counted[refusal.bucket].limit.name(), refusal));
+        self.record_event(AuditEvent { why, ..AuditEvent::new(admitted.at, self.action(), outcome) });
     }
 
     /// The id of a message, for those who have a use for it.
@@ -473,7 +561,7 @@ impl SendJob {
             DeliveryResult::Unknown { .. } => Some(false),
             DeliveryResult::Refused { .. } => {
                 if settled.is_some() {
-                    self.codes.0.budgets.refund_all_but_asker(&self.logs, hit).await;
+                    self.budgets().refund_all_but_asker(&self.logs, hit).await;
                 }
                 None
             }
@@ -510,12 +598,12 @@ impl SendJob {
                     Outcome::Unknown
                 }
             };
-            job.codes.0.metrics.message(outcome);
+            job.codes.0.metrics.message(Channel::Sms, outcome);
             let counted = job.logs.at_once(path);
             // In a shortage every limit of the requester is one that only counts.
             let noted = admitted.noted.as_ref().filter(|_| path == SendPath::Accounts);
             let why = noted.map(|refusal| EventRule::noted(counted[refusal.bucket].limit.name(), refusal));
-            job.record_event(AuditEvent { why, ..AuditEvent::new(admitted.at, Action::Send, outcome) });
+            job.record_event(AuditEvent { why, ..AuditEvent::new(admitted.at, job.action(), outcome) });
             drop(slot);
         });
     }
@@ -584,7 +672,10 @@ impl SendJob {
         until: Instant,
     ) -> DeliveryResult {
         let inner = &*self.codes.0;
-        let (gateway, phone) = (Arc::clone(slot.gateway()), self.message.phone.clone());
+        let Recipient::Phone(phone) = self.message.to.clone() else {
+            return DeliveryResult::Unknown { reason: "not a number".to_owned() };
+        };
+        let gateway = Arc::clone(slot.gateway());
         // If a gateway panics, only this task ends.
         let span = spans::gateway(slot.name());
         let handed =
@@ -618,7 +709,7 @@ impl SendJob {
 impl SendJob {
     /// One of the slots that are open to everybody; or while it is looked up who owns the number.
     fn slot(&self, path: SendPath) -> Option<MessageSlot> {
-        let (slots, scope) = (&self.codes.0.slots, self.message.purpose.scope());
+        let (slots, scope) = (&self.codes.0.slots, self.message.scope());
         if path != SendPath::Open {
             return slots.undecided(&scope);
         }
@@ -632,7 +723,7 @@ impl SendJob {
 
     /// The slot of a message to a proven number.
     fn kept(&self, path: SendPath) -> Option<MessageSlot> {
-        let (slots, scope) = (&self.codes.0.slots, self.message.purpose.scope());
+        let (slots, scope) = (&self.codes.0.slots, self.message.scope());
         let open = (path == SendPath::Accounts).then(|| slots.open(&scope, self.asker())).flatten();
         open.or_else(|| slots.kept(&scope))
     }
@@ -651,7 +742,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         let proven = path.sends_to(self.proven_since().await?) && self.money.kept;
         let kept = proven.then(|| self.kept(path)).flatten();
-        let taken = inner.budgets.take(&self.logs, path, kept.is_some(), hit).await;
+        let taken = self.budgets().take(&self.logs, path, kept.is_some(), hit).await;
         Ok(taken.map(|share| {
             let slot = kept.filter(|_| share != BudgetShare::Withheld);
             (share, Some(slot.unwrap_or_else(|| inner.slots.withheld())))
@@ -662,7 +753,7 @@ impl SendJob {
     async fn proven_since(&self) -> Result<Option<Micros>, DbError> {
         let (inner, purpose) = (&*self.codes.0, &self.message.purpose);
         match purpose.program() {
-            None => inner.deps.owners.since(&self.message.phone).await,
+            None => inner.deps.owners.since(&self.message.to, self.reset_by_mail).await,
             Some(_) => inner.ledger.proven_since(&purpose.scope(), self.logs.phone.key).await,
         }
     }
@@ -714,34 +805,36 @@ impl SendJob {
         };
         // When its hits were refunded.
         let settled = (outcome == Outcome::Failed).then(|| audit.now());
-        let event = AuditEvent { settled, why, ..AuditEvent::new(at, Action::Send, outcome) };
+        let event = AuditEvent { settled, why, ..AuditEvent::new(at, self.action(), outcome) };
         self.record_event(event);
     }
 
     /// It was not sent, because its prefix is paused.
     fn record_paused(&self) {
-        let event = AuditEvent::new(self.codes.0.deps.audit.now(), Action::Send, Outcome::Refused);
+        let event = AuditEvent::new(self.codes.0.deps.audit.now(), self.action(), Outcome::Refused);
         self.record_event(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event });
     }
 
     /// The key of the number in events. A check of a code of another program names no number.
     fn event_key(&self) -> Option<i64> {
-        let number = EventSubject::Phone(self.message.phone.as_str());
+        let named = self.message.to.named();
+        let (number, _) = self.message.to.recorded(&named);
         let checked_by_id = matches!(self.message.purpose, MessagePurpose::Verification(_));
         checked_by_id.then(|| self.codes.0.deps.audit.subject(&number))
     }
 
     /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
     fn record_event(&self, event: AuditEvent<'_>) {
-        let RequestedMessage { phone, purpose, origin, solved, .. } = &self.message;
-        let origin = origin.as_ref();
+        let RequestedMessage { to, purpose, origin, solved, .. } = &self.message;
+        let (origin, named) = (origin.as_ref(), to.named());
+        let (recipient, prefix) = to.recorded(&named);
         self.codes.0.deps.audit.record(AuditEvent {
             name: Some(&purpose.stored()),
             solved: *solved,
             address: origin.map(|origin| EventSubject::Address(&origin.address)),
             network: origin.map(|origin| EventSubject::Network(&origin.network)),
-            phone: Some(EventSubject::Phone(phone.as_str())),
-            prefix: Some(EventSubject::Prefix(phone.block())),
+            phone: Some(recipient),
+            prefix,
             ..event
         });
     }

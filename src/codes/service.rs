@@ -10,20 +10,23 @@ use arc_swap::ArcSwap;
 use gatehouse_limiter::wait_queue::WaitQueue;
 use gatehouse_limiter::{Limit, LimitMode, RuleAction, StoreError, SubjectKey};
 use sqlx::query;
+use tokio::sync::Semaphore;
 
 use super::budgets::MessageBudgets;
 use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES};
 use super::metrics::MessageMetrics;
 use super::money::MoneySpent;
+use super::recipient::{Channel, Recipient};
 use super::slots::MessageSlots;
 use super::spent::{BudgetLevel, SpentRule};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
-use crate::config::{LimitName, LiveSettings, ProgramTexts};
+use crate::config::{LimitName, LiveSettings, ProgramTexts, ResetByMail};
 use crate::db::{CountedBefore, DbError, execute};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
+use crate::mail::Mailer;
 use crate::message::{MessageCode, MessageId, ProgramKind, hex};
 use crate::secret::{SigningKeys, SubKey};
 use crate::sms::{Gateways, Phone};
@@ -36,6 +39,18 @@ const MOST_WAITING: usize = 256;
 /// How long a gateway may take, whatever its own timeout is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Mails that one instance hands over at the same time.
+pub const MAILS_AT_ONCE: usize = 8;
+
+/// What is known of the server that delivers from the last mails.
+#[derive(Debug, Clone, Default)]
+pub struct MailServerState {
+    /// How often in a row it took nothing, whoever a mail was to.
+    pub failures: u32,
+    /// Until then it is left alone. By this process's clock.
+    pub again_at: Micros,
+}
+
 #[derive(Clone)]
 pub struct CodeService(pub(super) Arc<CodesInner>);
 
@@ -44,7 +59,7 @@ pub(super) struct CodesInner {
     pub entropy: Entropy,
     pub deps: CodesDeps,
     pub ledger: Ledger,
-    pub budgets: MessageBudgets,
+    budgets: [MessageBudgets; 2],
     pub gateway_patience: Duration,
     /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
@@ -54,17 +69,22 @@ pub(super) struct CodesInner {
     pub money: ArcSwap<MoneySpent>,
     /// The last count of messages of countries failed.
     pub costs_failed: AtomicBool,
+    pub mail_server: ArcSwap<MailServerState>,
+    /// How many more mails may be handed over at the same time.
+    pub mail_permits: Arc<Semaphore>,
     pub metrics: MessageMetrics,
     keys: SigningKeys,
     askers: SubKey,
 }
 
-/// Knows which numbers belong to an account. Asked for every request in a shortage, and never otherwise.
-pub trait PhoneOwners: Send + Sync {
-    /// Since when an account has had the number, by the database's clock; None if no account has it.
+/// Knows which numbers and addresses belong to an account. Asked for every request in a shortage, and never otherwise.
+pub trait RecipientOwners: Send + Sync {
+    /// Since when an account has had the number or the address, by the database's clock; None if no account has it, or
+    /// the address is not to set a password by that rule.
     fn since<'a>(
         &'a self,
-        phone: &'a Phone,
+        recipient: &'a Recipient,
+        reset: ResetByMail,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
@@ -72,7 +92,7 @@ pub struct CodesDeps {
     /// Over the store that every instance shares.
     pub limiter: Limiter,
     pub gateways: Gateways,
-    pub owners: Arc<dyn PhoneOwners>,
+    pub owners: Arc<dyn RecipientOwners>,
     pub audit: Audit,
     /// The site's domain, to which messages bind their codes.
     pub site: Option<String>,
@@ -80,6 +100,17 @@ pub struct CodesDeps {
     pub given_up: CountedBefore,
     pub programs: ProgramTexts,
     pub relays: ProgramTexts,
+    pub mailer: Mailer,
+}
+
+impl CodesInner {
+    pub fn budgets(&self, channel: Channel) -> &MessageBudgets {
+        let [sms, mail] = &self.budgets;
+        match channel {
+            Channel::Sms => sms,
+            Channel::Mail => mail,
+        }
+    }
 }
 
 impl CodeService {
@@ -92,7 +123,9 @@ impl CodeService {
         let Foundation { db, clock, entropy, secrets } = foundation.clone();
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         Self(Arc::new(CodesInner {
-            budgets: MessageBudgets::new(deps.limiter.clone(), ledger.clone(), deps.given_up.messages),
+            budgets: Channel::ALL.map(|channel| {
+                MessageBudgets::new(channel, deps.limiter.clone(), ledger.clone(), deps.given_up.messages)
+            }),
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
@@ -101,6 +134,8 @@ impl CodeService {
             level: tokio::sync::Mutex::default(),
             money: ArcSwap::default(),
             costs_failed: AtomicBool::new(false),
+            mail_server: ArcSwap::default(),
+            mail_permits: Arc::new(Semaphore::new(MAILS_AT_ONCE)),
             metrics: MessageMetrics::register(),
             keys: secrets.derive_signing("code.hash"),
             askers: secrets.derive("code.asker"),
@@ -133,27 +168,42 @@ impl CodeService {
 
     /// The key by which the ledger counts what reaches the number's phone.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
-        self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.subject().as_bytes()).key
+        self.key_of(live, Channel::Sms, phone.subject())
     }
 
     /// The key of a number itself, to which its codes are bound.
     pub fn number_key(&self, live: &LiveSettings, number: &str) -> SubjectKey {
-        self.0.budgets.limiter.bucket(&live.limits.sms_phone, number.as_bytes()).key
+        self.key_of(live, Channel::Sms, number)
+    }
+
+    pub(super) fn key_of(&self, live: &LiveSettings, channel: Channel, name: &str) -> SubjectKey {
+        let limit = match channel {
+            Channel::Sms => &live.limits.sms_phone,
+            Channel::Mail => &live.limits.mail_mailbox,
+        };
+        self.0.deps.limiter.bucket(limit, name.as_bytes()).key
     }
 
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
     /// request need not wait for it. False if that was not possible yet.
     pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
-        self.0.budgets.rebuild_windows(&self.message_limits(live)).await.is_some()
+        let mut complete = true;
+        for channel in Channel::ALL {
+            let limits = self.message_limits(live, channel);
+            complete &= self.0.budgets(channel).rebuild_windows(&limits).await.is_some();
+        }
+        complete
     }
 
     /// Notices what the window store has lost.
     pub async fn forget_if_lost(&self, live: &LiveSettings) {
-        self.0.budgets.forget_if_lost(&self.message_limits(live)).await;
+        for channel in Channel::ALL {
+            self.0.budgets(channel).forget_if_lost(&self.message_limits(live, channel)).await;
+        }
     }
 
-    pub(super) fn message_limits(&self, live: &LiveSettings) -> Arc<MessageLimits> {
-        self.0.limits.of(live)
+    pub(super) fn message_limits(&self, live: &LiveSettings, channel: Channel) -> Arc<MessageLimits> {
+        self.0.limits.of(live, channel)
     }
 
     /// Waits until no message is in flight any more. Used at shutdown.
@@ -195,18 +245,20 @@ impl CodeService {
     pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, DbError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
-        let counted = self.message_limits(live).horizon(now);
+        let horizons = Channel::ALL.map(|channel| self.message_limits(live, channel).horizon(now));
+        let counted = horizons.into_iter().min().unwrap_or(now);
         let before = now.minus(longest).min(counted);
-        let spans = [live.limits.sms_guess.longest_window(), live.sms.brake.again_within];
+        let guesses = live.limits.sms_guess.longest_window().max(live.limits.mail_guess.longest_window());
+        let spans = [guesses, live.sms.brake.again_within];
         self.0.ledger.purge(before, counted, spans, batch).await
     }
 
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
-        let (limits, total) = (self.message_limits(live), &live.limits.sms_total);
+        let (limits, total) = (self.message_limits(live, Channel::Sms), &live.limits.sms_total);
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let limiter = &self.0.budgets.limiter;
+        let limiter = &self.0.deps.limiter;
         let states = limiter.peek_all(&limits.total(limiter)).await?;
         let [all, pages] = &states[..] else { unreachable!("a state for each of two logs") };
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
@@ -256,8 +308,8 @@ impl CodeService {
         const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";
-        let CodesInner { budgets, ledger, .. } = &*self.0;
-        let (log, now) = (budgets.limiter.bucket(limit, subject).key, ledger.now().await?);
+        let CodesInner { deps, ledger, .. } = &*self.0;
+        let (log, now) = (deps.limiter.bucket(limit, subject).key, ledger.now().await?);
         execute!(&ledger.db => query(SQL).bind(hex(&log.0)).bind(now.0))?;
         Ok(())
     }

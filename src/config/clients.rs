@@ -53,6 +53,10 @@ pub struct OidcClient {
     #[serde(skip_serializing_if = "Consent::is_none")]
     #[schema(required = false)]
     pub consent: Consent,
+    /// Which address of a visitor it is told: that of the profile, or that which the owner has confirmed.
+    #[serde(skip_serializing_if = "EmailSource::is_admin")]
+    #[schema(required = false)]
+    pub email: EmailSource,
     /// Which groups of a visitor it is told: names, `staff-*`, or `*` for all, which it is if left out.
     #[serde(skip_serializing_if = "are_all_groups")]
     #[schema(required = false, value_type = Vec<String>)]
@@ -75,6 +79,23 @@ pub enum Consent {
     #[default]
     None,
     Once,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, IntoStaticStr, ToSchema)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
+pub enum EmailSource {
+    /// What administrators have set.
+    #[default]
+    Admin,
+    /// What the owner has confirmed by a code, and may change.
+    Verified,
+}
+
+impl EmailSource {
+    pub const fn is_admin(&self) -> bool {
+        matches!(self, Self::Admin)
+    }
 }
 
 impl Pkce {
@@ -401,6 +422,8 @@ pub(super) fn read(section: &mut SectionReader<'_>, name: Option<&str>) -> Optio
     let signing = section.optional("signing", word(&ALGORITHMS));
     let consent = [Consent::None, Consent::Once].map(|consent| (consent.into_str(), consent));
     let consent = section.value("consent", Consent::None, word(&consent));
+    let email = [EmailSource::Admin, EmailSource::Verified].map(|email| (email.into_str(), email));
+    let email = section.value("email", EmailSource::Admin, word(&email));
     let groups = section.list("groups", MOST, |node| GroupPattern::parse(&node.text()?));
     Some(OidcClient {
         client_id: given.or(named)?,
@@ -412,6 +435,7 @@ pub(super) fn read(section: &mut SectionReader<'_>, name: Option<&str>) -> Optio
         pkce,
         signing,
         consent,
+        email,
         groups: groups.unwrap_or_else(|| vec![GroupPattern::every()]),
     })
 }

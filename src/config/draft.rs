@@ -242,7 +242,8 @@ impl LiveSection {
             | Self::Origins
             | Self::Registration
             | Self::Captcha
-            | Self::Sms => splice::keys_toml(document, self.name(), self.keys()),
+            | Self::Sms
+            | Self::Mail => splice::keys_toml(document, self.name(), self.keys()),
         }
     }
 

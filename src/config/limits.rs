@@ -46,6 +46,15 @@ fn messages_of_a_network() -> [Rule; 2] {
     [Rule::sliding(20, HOUR, RuleAction::Captcha), Rule::sliding(100, HOUR, RuleAction::Block)]
 }
 
+fn messages_to_one() -> [Rule; 4] {
+    [
+        Rule::sliding(1, MINUTE, RuleAction::Block),
+        Rule::sliding(3, DAY, RuleAction::Captcha),
+        Rule::sliding(5, HOUR, RuleAction::Block),
+        Rule::sliding(10, DAY, RuleAction::Block),
+    ]
+}
+
 fn messages_to_a_prefix() -> [Rule; 2] {
     [Rule::sliding(40, DAY, RuleAction::Captcha), Rule::sliding(200, DAY, RuleAction::Block)]
 }
@@ -171,9 +180,7 @@ limits! {
     CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
     /// Messages to one number. Alibaba Cloud itself refuses more than the blocks; without the challenge, ten
     /// requests of a stranger would use up a number's day.
-    SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible,
-        [Rule::sliding(1, MINUTE, RuleAction::Block), Rule::sliding(3, DAY, RuleAction::Captcha),
-         Rule::sliding(5, HOUR, RuleAction::Block), Rule::sliding(10, DAY, RuleAction::Block)];
+    SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible, messages_to_one();
     /// Messages requested from one client address at our own pages.
     SmsAddress, sms_address = "sms-address", Address, Message, Possible, messages_of_an_address();
     /// Messages requested from one network, such as one customer or one data centre: a /48 is 65,536
@@ -199,6 +206,22 @@ limits! {
     RelayToken, relay_token = "relay-token", Program, Message, Possible, [Rule::sliding(2_000, DAY, RuleAction::Block)];
     /// Wrong codes for one number; a new code does not reset the count.
     SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, RuleAction::Block)];
+    /// Mails with a code to one mailbox, in whichever spelling.
+    MailMailbox, mail_mailbox = "mail-mailbox", Mailbox, Mail, Possible, messages_to_one();
+    /// Codes to addresses of one domain that do not come back: a detector, whose `max` is the floor of what it takes for
+    /// strangers who have mail sent to others. It asks for challenges and shuts nobody out.
+    MailDomain, mail_domain = "mail-domain", MailDomain, Mail, OnlyAsks, [Rule::sliding(100, DAY, RuleAction::Captcha)];
+    /// Mails with a code that one client address asks for.
+    MailAddress, mail_address = "mail-address", Address, Mail, Possible, messages_of_an_address();
+    /// Mails with a code that one network asks for.
+    MailNetwork, mail_network = "mail-network", Network, Mail, Possible, messages_of_a_network();
+    /// All mails with a code: what the server that delivers takes of us in a day, and a tenth of it without a challenge.
+    MailTotal, mail_total = "mail-total", Everyone, Mail, Possible,
+        [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
+    /// Mails that tell an owner of sign-ins from new devices. SQL counts them, where they are written.
+    MailNotice, mail_notice = "mail-notice", Mailbox, Mail, NobodyToAsk, [Rule::sliding(10, DAY, RuleAction::Block)];
+    /// Wrong codes for one mailbox. Codes by mail live longer than those by SMS, so that the window is longer, too.
+    MailGuess, mail_guess = "mail-guess", Mailbox, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 1_800, RuleAction::Block)];
 }
 
 /// The name of a refusal by the brake, next to the names of limits.
@@ -219,6 +242,10 @@ pub enum LimitSubject {
     /// A device at an account.
     Device,
     Phone,
+    /// The mailbox of an e-mail address.
+    Mailbox,
+    /// The domain of an e-mail address, of codes that do not come back.
+    MailDomain,
     Address,
     Network,
     Prefix,
@@ -258,6 +285,8 @@ pub enum LimitUnit {
     /// A challenge image, drawn by this process.
     Image,
     Message,
+    /// A mail with a code, or a notice.
+    Mail,
     Guess,
 }
 
@@ -280,6 +309,11 @@ impl Limits {
     pub fn on_messages(&self) -> impl Iterator<Item = &Limit> {
         let named = LimitName::ALL.iter().zip(self.iter());
         named.filter(|(name, _)| name.unit() == LimitUnit::Message).map(|(_, limit)| limit)
+    }
+
+    /// The limits on mails with a code, whose windows are rebuilt from the ledger.
+    pub fn on_mails(&self) -> impl Iterator<Item = &Limit> {
+        [&self.mail_mailbox, &self.mail_address, &self.mail_network, &self.mail_total].into_iter()
     }
 
     /// For a client in `[access] allow`: the limits of addresses and networks are ten times as high.

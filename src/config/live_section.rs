@@ -13,6 +13,7 @@ use super::document::{ConfigTable, ConfigValue, TableEntry};
 use super::error::{ConfigError, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
+use super::mail::MailTunables;
 use super::origins::OriginSettings;
 use super::reader::{self, ProblemList, SectionTable};
 use super::sections::{CaptchaTunables, LoginTunables, RegistrationSettings};
@@ -35,6 +36,8 @@ pub enum LiveSection {
     Captcha,
     /// Only some keys of it are live.
     Sms,
+    /// Only some keys of it are live.
+    Mail,
 }
 
 impl LiveSection {
@@ -51,6 +54,7 @@ impl LiveSection {
         match self {
             Self::Captcha => CaptchaTunables::KEYS,
             Self::Sms => SmsTunables::KEYS,
+            Self::Mail => MailTunables::KEYS,
             Self::Limits | Self::Access | Self::Apps | Self::Factors => &[],
             Self::Brand | Self::Login | Self::Origins | Self::Registration => &[],
         }
@@ -69,6 +73,7 @@ impl LiveSection {
             Self::Registration => "write it as a [registration] table",
             Self::Captcha => "write it as a [captcha] table",
             Self::Sms => "write it as an [sms] table",
+            Self::Mail => "write it as a [mail] table",
         }
     }
 
@@ -95,6 +100,7 @@ impl LiveSection {
             Self::Registration => live.registration = root.table(),
             Self::Captcha => live.captcha = root.table(),
             Self::Sms => live.sms = root.table(),
+            Self::Mail => live.mail = root.table(),
         });
         let warnings = problems.take_warnings();
         problems.into_result((live, warnings))
@@ -144,6 +150,7 @@ impl LiveSection {
             Self::Registration => RegistrationSettings::KEYS,
             Self::Captcha => CaptchaTunables::KEYS,
             Self::Sms => SmsTunables::KEYS,
+            Self::Mail => MailTunables::KEYS,
         }
     }
 
@@ -159,6 +166,7 @@ impl LiveSection {
             Self::Registration => one.registration.differences(&other.registration),
             Self::Captcha => one.captcha.differences(&other.captcha),
             Self::Sms => one.sms.differences(&other.sms),
+            Self::Mail => one.mail.differences(&other.mail),
         };
         let key = |full: &&str| full.rsplit('.').next() == Some(part);
         !differences.iter().any(key)

@@ -17,6 +17,7 @@ mod factors;
 mod limits;
 mod live;
 mod live_section;
+mod mail;
 mod misspelt;
 mod money;
 mod oidc;
@@ -41,7 +42,7 @@ pub use apps::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, Who, as_sp
 pub use backend::WatchControl;
 pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use brand::{Brand, Colour, Logo};
-pub use clients::{ClientSecret, Consent, GroupPattern, OidcClient, Pkce, RedirectUri};
+pub use clients::{ClientSecret, Consent, EmailSource, GroupPattern, OidcClient, Pkce, RedirectUri};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, CheckedEdit, Draft, DraftError, Edit, LiveTexts, Overridden, SaveError, SavedEdit,
@@ -55,6 +56,7 @@ pub use limits::{
 };
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use live_section::LiveSection;
+pub use mail::{MailSecurity, MailServer, MailSettings, MailTunables, ResetByMail};
 pub use money::{DailyBudget, Money};
 pub use oidc::{OidcSettings, SigningAlgorithm};
 pub use origins::{OriginList, OriginSettings};

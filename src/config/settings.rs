@@ -9,6 +9,7 @@ use super::brand::Brand;
 use super::error::{ConfigLocation, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
+use super::mail::{self, MailSettings, MailTunables};
 use super::oidc::OidcSettings;
 use super::origins::OriginSettings;
 use super::programs::{self, ProgramTexts, Relays};
@@ -44,6 +45,7 @@ pub struct Settings {
     pub oidc: OidcSettings,
     pub captcha: CaptchaSettings,
     pub sms: SmsSettings,
+    pub mail: MailSettings,
     pub verify: ProgramTexts,
     pub relay: Relays,
     pub audit: AuditSettings,
@@ -64,6 +66,7 @@ pub struct LiveSettings {
     pub origins: OriginSettings,
     pub registration: RegistrationSettings,
     pub sms: SmsTunables,
+    pub mail: MailTunables,
 }
 
 impl Config {
@@ -86,6 +89,7 @@ impl Config {
             }
             read
         });
+        let (mail, live_mail) = root.section("mail", mail::read);
         let (captcha, live_captcha) = root
             .section("captcha", |section| (CaptchaSettings::read(section), CaptchaTunables::read(section)));
         let settings = Settings {
@@ -100,6 +104,7 @@ impl Config {
             oidc: root.table(),
             captcha,
             sms,
+            mail,
             verify: root.section("verify", programs::read),
             relay: root.section("relay", programs::read_relays),
             audit: root.table(),
@@ -122,6 +127,7 @@ impl Config {
             origins,
             registration: root.table(),
             sms: live_sms,
+            mail: live_mail,
         };
         sections::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);
         refuse_no_redis(root, backend_at, &settings);
@@ -217,6 +223,7 @@ impl Settings {
             oidc,
             captcha,
             sms,
+            mail,
             verify,
             relay,
             audit,
@@ -235,6 +242,7 @@ impl Settings {
             oidc.differences(&other.oidc),
             captcha.differences(&other.captcha),
             sms.differences(&other.sms),
+            mail.differences(&other.mail),
             audit.differences(&other.audit),
             telemetry.differences(&other.telemetry),
             if *webhooks == other.webhooks { Vec::new() } else { vec!["webhooks"] },

@@ -8,8 +8,8 @@ use super::{Db, DbError, DbLock, execute, on_db};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 
-/// What this version knows, of what must not begin while an older one runs: second factors. Later ones count up.
-pub const KNOWS: i64 = 1;
+/// What this version knows, of what must not begin while an older one runs: 1 second factors, 2 mail. Later ones count up.
+pub const KNOWS: i64 = 2;
 /// An instance that was silent for this long is gone.
 pub const GONE_AFTER: Duration = Duration::from_secs(60);
 

@@ -1,4 +1,4 @@
-//! What an SMS code can do: sign in, set a new password, give a number to an account, confirm who is signed in.
+//! What a code can do: sign in, set a new password, give a number or an address to an account, confirm who is signed in.
 
 use std::sync::Arc;
 
@@ -9,30 +9,32 @@ use super::consecutive::password_enabled_counter;
 use super::guard::{GuardedLogin, LoginGuard};
 use super::sign_in::sign_ins;
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin};
-use crate::accounts::{Account, Accounts, CreateError, KnownDevices, Phc, PhoneSet, ShownBy, Username};
+use crate::accounts::{
+    Account, Accounts, CreateError, EmailSet, Emails, KnownDevices, Phc, PhoneSet, ShownBy, Username,
+};
 use crate::audit::{self, Action, AuditEvent};
-use crate::codes::{CheckOutcome, CodeGuess, CodeService, ProvenPhone};
-use crate::config::LiveSettings;
+use crate::codes::{CheckOutcome, CodeGuess, CodeService, Proven, Recipient};
+use crate::config::{LiveSettings, ResetByMail};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
 use crate::message::{MessageCode, Purpose};
 use crate::request_id;
-use crate::sms::Phone;
 
 #[derive(Clone)]
 pub struct ByCode {
     codes: CodeService,
     guard: Arc<LoginGuard>,
     accounts: Accounts,
+    emails: Emails,
     hasher: PasswordHasher,
     entropy: Entropy,
 }
 
 #[derive(Clone, Copy)]
 pub struct CodeEntry<'a> {
-    pub phone: &'a Phone,
+    pub to: &'a Recipient,
     pub code: &'a MessageCode,
     pub origin: &'a RequestOrigin,
     /// The browser's id, if it has one: the one that requested the code has guesses of its own.
@@ -57,7 +59,10 @@ pub enum CodeRefusal {
     PasswordRequired,
     /// An administrator has disabled the account.
     AccountDisabled,
+    /// It was frozen by a code that its earlier address has.
+    AccountFrozen,
     PhoneTaken,
+    EmailTaken,
     /// The account has a second factor, which is proved before its password is replaced by this one: also if its sign-ins
     /// are not asked for it.
     FactorMissing(Box<Account>, Phc),
@@ -75,11 +80,11 @@ impl ByCode {
         foundation: &Foundation,
         codes: CodeService,
         guard: Arc<LoginGuard>,
-        accounts: Accounts,
+        (accounts, emails): (Accounts, Emails),
         hasher: PasswordHasher,
     ) -> Self {
         let entropy = foundation.entropy.clone();
-        Self { codes, guard, accounts, hasher, entropy }
+        Self { codes, guard, accounts, emails, hasher, entropy }
     }
 
     /// For a browser that is known at any account, looks up whether the number's account knows it. That this
@@ -90,14 +95,14 @@ impl ByCode {
         entry: CodeEntry<'a>,
         purpose: Purpose,
     ) -> Result<CodeGuess<'a>, DbError> {
-        let CodeEntry { phone, code, origin: RequestOrigin { address, network }, browser, known, solved } =
+        let CodeEntry { to, code, origin: RequestOrigin { address, network }, browser, known, solved } =
             entry;
         let known = !known.is_empty()
             && are_devices_known(live)
-            && self.accounts.find_by_phone(phone).await?.is_some_and(|account| {
+            && self.emails.find(to).await?.is_some_and(|account| {
                 known.at(account.id).is_some_and(|device| device.password_version == account.password_version)
             });
-        Ok(CodeGuess { phone, purpose, code, address, network, browser, known, solved })
+        Ok(CodeGuess { to: to.clone(), purpose, code, address, network, browser, known, solved })
     }
 
     /// The account, and whether it was created now: a first sign-in with a number does so, with a generated name.
@@ -108,14 +113,16 @@ impl ByCode {
     ) -> Result<(Box<Account>, bool), CodeRefusal> {
         let Self { codes, guard, accounts, .. } = self;
         let proven = proven(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?)?;
+        // Nobody signs in by mail.
+        let phone = proven.recipient().phone().ok_or(CodeRefusal::WrongCode)?;
         loop {
-            if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
+            if let Some(account) = accounts.find_by_phone(phone).await? {
                 return Ok((self.signed_in(opened(account)?, entry), false));
             }
             if !live.registration.mode.is_open() {
                 return Err(CodeRefusal::Closed);
             }
-            match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
+            match accounts.create_with_phone(&self.name(), None, phone).await {
                 Ok(account) => {
                     guard.account_created(&account);
                     return Ok((self.signed_in(account, entry), true));
@@ -130,7 +137,7 @@ impl ByCode {
 
     fn signed_in(&self, account: Account, entry: CodeEntry<'_>) -> Box<Account> {
         sign_ins("signed-in").increment(1);
-        self.record(&account, (entry.phone, entry.origin), entry.solved, (Action::SignIn, Some("code")));
+        self.record(&account, (entry.to, entry.origin), entry.solved, (Action::SignIn, Some("code")));
         Box::new(account)
     }
 
@@ -138,18 +145,19 @@ impl ByCode {
     fn record(
         &self,
         account: &Account,
-        (phone, origin): (&Phone, &RequestOrigin),
+        (to, origin): (&Recipient, &RequestOrigin),
         solved: bool,
         (action, name): (Action, Option<&str>),
     ) {
-        let audit = self.guard.audit();
+        let (audit, named) = (self.guard.audit(), to.named());
+        let (recipient, prefix) = to.recorded(&named);
         audit.record(AuditEvent {
             name,
             solved,
             account: Some(account.recorded()),
             address: Some(audit::EventSubject::Address(&origin.address)),
-            phone: Some(audit::EventSubject::Phone(phone.as_str())),
-            prefix: Some(audit::EventSubject::Prefix(phone.block())),
+            phone: Some(recipient),
+            prefix,
             ..AuditEvent::new(audit.now(), action, audit::Outcome::Ok)
         });
     }
@@ -182,12 +190,12 @@ impl ByCode {
             return Err(CodeRefusal::Denied(Denied::challenged_with_everyone(left)));
         }
         let admitted = codes.admit(live, guess).await?.map_err(CodeRefusal::Denied)?;
-        let (service, phone) = (self.clone(), entry.phone.clone());
+        let (service, named) = (self.clone(), entry.to.named().into_owned());
         let password = Zeroizing::new(new_password.to_owned());
         // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
         // task.
         let compared = request_id::spawn(async move {
-            let not = match service.hasher.hash_new_for(&caller, &password, phone.as_str()).await {
+            let not = match service.hasher.hash_new_for(&caller, &password, &named).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
                 Ok(Err(unfit)) => CodeRefusal::Unfit(unfit),
                 Err(busy) => CodeRefusal::Denied(Denied::no_room(caller.solved(), busy.retry_after)),
@@ -197,16 +205,25 @@ impl ByCode {
         });
         let (hash, checked) = compared.await.expect("hashing and comparing do not panic")?;
         let proven = proven(checked?)?;
-        let phone = proven.phone();
-        let account = opened(accounts.find_by_phone(phone).await?.ok_or(CodeRefusal::NoAccount)?)?;
-        let set = accounts.set_password(account.id, &hash, ShownBy::Phone(phone, None)).await?;
+        let account = opened(self.emails.find(proven.recipient()).await?.ok_or(CodeRefusal::NoAccount)?)?;
+        let set = match proven.recipient() {
+            Recipient::Phone(phone) => {
+                accounts.set_password(account.id, &hash, ShownBy::Phone(phone, None)).await?
+            }
+            // The rule may have changed since the code was sent.
+            Recipient::Mailbox(_) if !resets_by_mail(live, &account) => return Err(CodeRefusal::NoAccount),
+            Recipient::Mailbox(mailbox) => {
+                let key = self.emails.key(mailbox);
+                accounts.set_password(account.id, &hash, ShownBy::Mailbox(&key, None)).await?
+            }
+        };
         let Some(version) = set else {
             return Err(match accounts.has_factor(account.id).await? {
                 true => CodeRefusal::FactorMissing(Box::new(account), hash),
                 false => CodeRefusal::NoAccount,
             });
         };
-        self.was_reset(live, &account, (entry.phone, entry.origin), entry.solved).await;
+        self.was_reset(live, &account, (entry.to, entry.origin), entry.solved).await;
         Ok(Box::new(account.with_password(hash, version)))
     }
 
@@ -215,7 +232,7 @@ impl ByCode {
         &self,
         live: &LiveSettings,
         account: &Account,
-        by: (&Phone, &RequestOrigin),
+        by: (&Recipient, &RequestOrigin),
         solved: bool,
     ) {
         // In an outage of the store there are no failures there to forgive.
@@ -238,11 +255,31 @@ impl ByCode {
     ) -> Result<(), CodeRefusal> {
         let guess = self.guess(live, entry, Purpose::Verify).await?;
         let proven = proven(self.codes.check(live, guess).await?)?;
-        match self.accounts.set_phone(account, proven.phone()).await? {
+        let phone = proven.recipient().phone().ok_or(CodeRefusal::WrongCode)?;
+        match self.accounts.set_phone(account, phone).await? {
             PhoneSet::Done => Ok(()),
             PhoneSet::Taken => Err(CodeRefusal::PhoneTaken),
             // The account was changed during its own session, which has ended with that.
             PhoneSet::Gone => Err(CodeRefusal::WrongCode),
+        }
+    }
+
+    /// Gives an account the address that the code was sent to, replacing any earlier one. It can set a password, so the
+    /// account's password must just have been verified.
+    pub async fn give_email(
+        &self,
+        live: &LiveSettings,
+        account: &Account,
+        entry: CodeEntry<'_>,
+        locale: &str,
+    ) -> Result<(), CodeRefusal> {
+        let guess = self.guess(live, entry, Purpose::Verify).await?;
+        let proven = proven(self.codes.check(live, guess).await?)?;
+        let mailbox = proven.recipient().mailbox().ok_or(CodeRefusal::WrongCode)?;
+        match self.emails.set(account, mailbox, locale).await? {
+            EmailSet::Done => Ok(()),
+            EmailSet::Taken => Err(CodeRefusal::EmailTaken),
+            EmailSet::Gone => Err(CodeRefusal::WrongCode),
         }
     }
 
@@ -258,7 +295,16 @@ impl ByCode {
     }
 }
 
-fn proven(checked: CheckOutcome) -> Result<ProvenPhone, CodeRefusal> {
+/// Whether the owner of the address may set a password by it.
+pub fn resets_by_mail(live: &LiveSettings, account: &Account) -> bool {
+    match live.mail.reset {
+        ResetByMail::Yes => true,
+        ResetByMail::WithoutNumber => account.phone.is_none(),
+        ResetByMail::No => false,
+    }
+}
+
+fn proven(checked: CheckOutcome) -> Result<Proven, CodeRefusal> {
     match checked {
         CheckOutcome::Right(proven) => Ok(proven),
         CheckOutcome::Wrong => Err(CodeRefusal::WrongCode),
@@ -272,7 +318,11 @@ fn opened(account: Account) -> Result<Account, CodeRefusal> {
     if account.roles.admin {
         return Err(CodeRefusal::PasswordRequired);
     }
-    if account.disabled_at.is_some() { Err(CodeRefusal::AccountDisabled) } else { Ok(account) }
+    if account.disabled_at.is_some() {
+        return Err(CodeRefusal::AccountDisabled);
+    }
+    // Whoever froze it had its address before; who has its number or its address now may be somebody else.
+    if account.frozen_at.is_some() { Err(CodeRefusal::AccountFrozen) } else { Ok(account) }
 }
 
 /// An owner may configure that everyone is a stranger.

@@ -19,7 +19,7 @@ pub use breached::{
     BreachedList, BreachedPasswords, BuildError, BuildOptions, BuildProgress, BuildSummary, FilterError,
     build as build_breached,
 };
-pub use by_code::{ByCode, CodeEntry, CodeRefusal};
+pub use by_code::{ByCode, CodeEntry, CodeRefusal, resets_by_mail};
 pub use consecutive::password_enabled_counter;
 pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerifier, PasskeyOutcome};
 pub use gatehouse_limiter::middleware::RequestOrigin;

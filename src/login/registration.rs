@@ -11,7 +11,7 @@ use crate::accounts::{
     Acceptance, Account, Accounts, CreateError, Invitation, Phc, Roles, ShownBy, Username,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule};
-use crate::codes::{CheckOutcome, CodeGuess, CodeService};
+use crate::codes::{CheckOutcome, CodeGuess, CodeService, Recipient};
 use crate::config::{LimitName, LiveSettings, RegistrationMode};
 use crate::db::DbError;
 use crate::denied::Denied;
@@ -182,11 +182,10 @@ impl Registration {
         };
         // If an account has the number already, no code creates another.
         let purpose = Purpose::Register;
-        let guess = CodeGuess { phone, purpose, code, address, network, browser, known: false, solved };
+        let to = Recipient::from(phone.clone());
+        let guess = CodeGuess { to, purpose, code, address, network, browser, known: false, solved };
         match codes.check(live, guess).await? {
-            CheckOutcome::Right(proven) => {
-                self.made(accounts.create_with_phone(login, Some(hash), proven.phone()).await)
-            }
+            CheckOutcome::Right(_) => self.made(accounts.create_with_phone(login, Some(hash), phone).await),
             CheckOutcome::Wrong => Ok(RegistrationOutcome::WrongCode),
             CheckOutcome::Denied(denied) => Ok(RegistrationOutcome::Denied(denied)),
         }

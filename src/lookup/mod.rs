@@ -226,8 +226,8 @@ impl Lookup {
                 GuessLogs { counted: of(&Guesser::IN_PROGRAMS, &log), without_code: Vec::new() }
             }
             None => GuessLogs {
-                counted: of(&Guesser::ALL, &|guesser| guesser.subject(phone, true)),
-                without_code: of(&Guesser::ALL, &|guesser| guesser.subject(phone, false)),
+                counted: of(&Guesser::ALL, &|guesser| guesser.subject(phone.subject(), true)),
+                without_code: of(&Guesser::ALL, &|guesser| guesser.subject(phone.subject(), false)),
             },
         })
     }
@@ -306,7 +306,7 @@ impl Lookup {
         // The records first: a rebuild of the store must not bring back what was cleared.
         let name = LimitName::parse(limit.name());
         match name.map(|name| (name.unit(), name.subject())) {
-            Some((LimitUnit::Message, _)) => {
+            Some((LimitUnit::Message | LimitUnit::Mail, _)) => {
                 codes.forgive(limit, bytes).await?;
                 if let Some(pages) = codes.beside(name) {
                     codes.forgive(limit, pages).await?;

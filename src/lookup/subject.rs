@@ -96,7 +96,9 @@ pub fn kind_of(limit: &str) -> Option<LookupKind> {
         LimitSubject::Program => (Program, ValueKind::Everyone),
         LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => (Program, ValueKind::Address),
         LimitSubject::ProgramPrefix => (Program, ValueKind::Prefix),
-        LimitSubject::Grant | LimitSubject::Password => return None,
+        LimitSubject::Grant | LimitSubject::Password | LimitSubject::MailDomain | LimitSubject::Mailbox => {
+            return None;
+        }
     })
 }
 

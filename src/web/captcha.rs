@@ -57,7 +57,7 @@ pub async fn issue(body: Json<ChallengeBody>, call: ApiRequest) -> Result<HttpRe
     let form = match body.r#for {
         ChallengeFor::Login => CaptchaForm::Login,
         ChallengeFor::Register => CaptchaForm::Register,
-        ChallengeFor::Sms => CaptchaForm::MessageCode,
+        ChallengeFor::Sms => CaptchaForm::SmsCode,
         ChallengeFor::Reset => CaptchaForm::PasswordReset,
         ChallengeFor::Password => CaptchaForm::PasswordChange,
     };
@@ -144,7 +144,7 @@ impl LaterView {
     pub const fn instead(&self) -> Option<(&'static str, &'static str, &'static str)> {
         match self.form {
             CaptchaForm::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),
-            CaptchaForm::MessageCode => Some(("captcha.later-code", "/login", "code-login.password")),
+            CaptchaForm::SmsCode => Some(("captcha.later-code", "/login", "code-login.password")),
             CaptchaForm::Register | CaptchaForm::PasswordReset => {
                 Some(("captcha.later-have", "/login", "login.submit"))
             }

@@ -1,4 +1,4 @@
-//! Codes by SMS, for pages and API calls, for every purpose: two-step forms, a number and then its code
+//! Codes, by SMS and by e-mail, for pages and API calls, for every purpose: two-step forms, a number and then its code
 //! (`/login/code`, `/password/reset`, `/account/phone`; the registration form has the same fields), and
 //! `POST /api/v1/sms/codes`.
 
@@ -14,13 +14,14 @@ use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
-use crate::codes::{RequestedMessage, SendOutcome, SendReceipt, TurnResult};
+use crate::codes::{Recipient, RequestedMessage, SendOutcome, SendReceipt, TurnResult};
 use crate::config::LiveSettings;
+use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
 use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
-use crate::web::http::describe::{self, ATTEMPT, MobileNumber, NUMBER};
+use crate::web::http::describe::{self, ATTEMPT, EmailAddress, MobileNumber, NUMBER};
 use crate::web::http::extract;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
@@ -35,7 +36,9 @@ use crate::web::session;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeFields {
+    /// A number; where both are taken, a number or an address.
     pub phone: SecretField,
+    pub email: SecretField,
     pub code: SecretField,
     /// Present if a code, or another code, is requested.
     pub send: Option<String>,
@@ -107,17 +110,21 @@ fn unknown() -> ObjectBuilder {
 /// is used up.
 async fn send(
     by: &Actor<'_>,
-    (phone, purpose): (&Phone, Purpose),
+    (to, purpose): (&Recipient, Purpose),
     browser: &Browser,
     locale: Locale,
     once: Option<String>,
     challenged: bool,
 ) -> Result<SendReceipt, ActionRefusal> {
     let Actor { services, live, origin, .. } = by;
+    // An older instance would count mails among messages.
+    if to.mailbox().is_some() && services.factor_verifier.factors().is_upgrading().await? {
+        return Err(Problem::UpgradeUnfinished.into());
+    }
     let message = RequestedMessage {
         browser: Some(browser.bytes().to_vec()),
         once,
-        ..RequestedMessage::new(phone.clone(), purpose, locale.code())
+        ..RequestedMessage::new(to.clone(), purpose, locale.code())
     };
     let message = message.asked_from(&origin.address, &origin.network);
     // Before the challenge is checked: the first of two requests has already used it up.
@@ -162,7 +169,7 @@ async fn send(
     extensions(("x-problems" = json!([ATTEMPT, NUMBER, "registration-closed"])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
-    const FORM: CaptchaForm = CaptchaForm::MessageCode;
+    const FORM: CaptchaForm = CaptchaForm::SmsCode;
     if body.purpose == Purpose::Verify {
         session::member(call.request()).await?;
     } else if call.is_denied(&call.live) {
@@ -176,11 +183,12 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     let once = idempotency_key(headers)?.map(str::to_owned);
     let locale = language(headers);
     let (browser, named) = call.named_browser();
-    let (actor, wanted) = (call.actor(FORM, body.captcha.as_ref()), (&phone, body.purpose));
+    let to = Recipient::from(phone);
+    let (actor, wanted) = (call.actor(FORM, body.captcha.as_ref()), (&to, body.purpose));
     let sent = send(&actor, wanted, &browser, locale, once, body.captcha.is_some()).await;
     let sent = call.told(FORM, sent).await?;
     let mut response = HttpResponse::Accepted().json(CodeAccepted {
-        phone: phone.masked(),
+        phone: to.masked(),
         expires_in: whole_seconds(sent.expires_in),
         resend_after: resend_seconds(&sent),
         delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
@@ -192,6 +200,82 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     Ok(call.with_quota(CountedAs::Message, response, None))
 }
 
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = MailCodeRequest, example = json!({ "email": "ada@example.org", "purpose": "reset" }))]
+pub struct MailCodeBody {
+    #[schema(value_type = EmailAddress)]
+    email: SecretField,
+    /// What the code is for. `verify` is for a user who is signed in.
+    purpose: MailPurpose,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// Nobody signs in by mail.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum MailPurpose {
+    Reset,
+    Verify,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = MailCodeSent, example = json!({ "email": "a***@example.org", "expires_in": 600, "resend_after": 60 }))]
+struct MailCodeAccepted {
+    /// Masked.
+    email: String,
+    /// Seconds until the code expires.
+    expires_in: u64,
+    /// Seconds until another code can be sent to the address.
+    resend_after: u64,
+}
+
+/// Send a code to an e-mail address
+///
+/// A code for `reset` goes to an address that an account has confirmed, and the answer is the same for any other. `verify`
+/// needs a session, and sends to the address that the account is to have.
+#[utoipa::path(
+    post,
+    path = "/api/v1/mail/codes",
+    operation_id = "sendMailCode",
+    tag = "mail",
+    request_body = MailCodeBody,
+    responses((
+        status = 202,
+        description = "Queued, if the address gets one. A browser without a cookie gets one; with it, its guesses at the \
+            code are counted apart.",
+        body = MailCodeAccepted,
+        headers(("BrowserCookie"))
+    )),
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-email"])))
+)]
+pub async fn api_mail(body: Json<MailCodeBody>, call: ApiRequest) -> WebResult {
+    const FORM: CaptchaForm = CaptchaForm::SmsCode;
+    let purpose = match body.purpose {
+        MailPurpose::Verify => {
+            session::member(call.request()).await?;
+            Purpose::Verify
+        }
+        MailPurpose::Reset if call.is_denied(&call.live) => return Err(Problem::Denied.into()),
+        MailPurpose::Reset => Purpose::Reset,
+    };
+    let to = Recipient::from(parse_sent_email(&body.email)?);
+    let locale = language(call.request().headers());
+    let (browser, named) = call.named_browser();
+    let actor = call.actor(FORM, body.captcha.as_ref());
+    let sent = send(&actor, (&to, purpose), &browser, locale, None, body.captcha.is_some()).await;
+    let sent = call.told(FORM, sent).await?;
+    let mut response = HttpResponse::Accepted().json(MailCodeAccepted {
+        email: to.masked(),
+        expires_in: whole_seconds(sent.expires_in),
+        resend_after: resend_seconds(&sent),
+    });
+    if let Some(cookie) = named {
+        set(&mut response, cookie);
+    }
+    Ok(response)
+}
+
 pub fn resend_seconds(sent: &SendReceipt) -> u64 {
     // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
     // but for the time it took to send it is said to be good for five.
@@ -200,6 +284,10 @@ pub fn resend_seconds(sent: &SendReceipt) -> u64 {
 
 pub fn parse_sent_phone(live: &LiveSettings, typed: &SecretField) -> Result<Phone, Problem> {
     Ok(extract::parse_phone(live, typed.expose())?)
+}
+
+pub fn parse_sent_email(typed: &SecretField) -> Result<Mailbox, Problem> {
+    Ok(Mailbox::parse(typed.expose())?)
 }
 
 pub fn parse_sent_code(typed: &SecretField) -> Result<MessageCode, Problem> {
@@ -236,7 +324,7 @@ impl CodeStage {
 
 /// The step that a form came from, so that it can be shown again.
 pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
-    let step = CodeStep::asking(fields.phone.expose());
+    let step = CodeStep::asking(fields.typed());
     let seconds = |text: &str| text.parse().ok().map(Micros::from_seconds);
     let Some(good_until) = seconds(&fields.good_until).filter(|_| fields.change.is_none()) else {
         return step;
@@ -249,22 +337,22 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
 /// Sends a code. The step to show after it, or why no code was sent.
 pub async fn send_step(
     reply: &FormReply<'_>,
-    purpose: Purpose,
+    (asks, purpose): (Asks, Purpose),
     fields: &CodeFields,
     guarded: &GuardedFields,
 ) -> Result<(CodeStep, Notice), WebError> {
     let FormReply { visit, live, .. } = *reply;
-    let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
+    let to = reply.read(guarded, |errors| asks.parse(live, fields, errors)).await?;
     // A page can send one message. A second press of the button is the same request.
     let once = Some(guarded.csrf_token.clone());
     let (actor, challenged) = (reply.actor(guarded), guarded.was_challenged());
-    let sent = send(&actor, (&phone, purpose), &visit.browser, visit.locale, once, challenged).await;
+    let sent = send(&actor, (&to, purpose), &visit.browser, visit.locale, once, challenged).await;
     let now = visit.now();
     match sent {
         Ok(SendReceipt { expires_in, resend_after, confirmed, short, .. }) => {
             let (good_until, next_code) = (now.plus(expires_in), now.plus(resend_after));
             let second = SecondStep { now, good_until, next_code, confirmed: confirmed || short, short };
-            let step = CodeStep { second: Some(second), ..CodeStep::asking(phone.as_str()) };
+            let step = CodeStep { second: Some(second), ..CodeStep::asking(to.as_str()) };
             Ok((step, Notice::None))
         }
         Err(ActionRefusal(Problem::Throttled { retry_after, .. })) => {
@@ -281,6 +369,62 @@ pub async fn send_step(
 pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldErrors) -> Option<Phone> {
     let parsed = extract::parse_phone(live, fields.phone.expose()).map_err(Message::from);
     errors.take(Field::Phone, parsed)
+}
+
+/// What a form sends codes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    Phone,
+    Email,
+    /// A number or an address, in one field.
+    Either,
+}
+
+impl Asks {
+    /// What is left of it where only one of both is sent to.
+    const fn among(self, sms: bool, mail: bool) -> Self {
+        match self {
+            Self::Either if !mail => Self::Phone,
+            Self::Either if !sms => Self::Email,
+            other => other,
+        }
+    }
+
+    pub const fn field(self) -> Field {
+        match self {
+            Self::Email => Field::Email,
+            Self::Phone | Self::Either => Field::Phone,
+        }
+    }
+
+    pub fn parse(
+        self,
+        live: &LiveSettings,
+        fields: &CodeFields,
+        errors: &mut FieldErrors,
+    ) -> Option<Recipient> {
+        let typed = fields.typed();
+        let mailbox = || Mailbox::parse(typed).map(Recipient::from).map_err(Message::from);
+        let phone = || extract::parse_phone(live, typed).map(Recipient::from).map_err(Message::from);
+        let parsed = match self {
+            Self::Phone => phone(),
+            Self::Email => mailbox(),
+            Self::Either if typed.contains(['@', '＠', '﹫']) => mailbox(),
+            Self::Either => phone().map_err(|wrong| match wrong {
+                Message::PhoneMissing | Message::PhoneInvalid => Message::RecipientInvalid,
+                other => other,
+            }),
+        };
+        errors.take(self.field(), parsed)
+    }
+}
+
+impl CodeFields {
+    /// The number or the address as it was typed: a form has one field for it.
+    fn typed(&self) -> &str {
+        let Self { phone, email, .. } = self;
+        if phone.expose().is_empty() { email.expose() } else { phone.expose() }
+    }
 }
 
 fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<MessageCode> {
@@ -301,7 +445,8 @@ pub fn parse_both(
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeStep {
-    /// The number as typed, or the number that the code was sent to.
+    pub asks: Asks,
+    /// The number or the address as typed, or where the code was sent to.
     pub number: String,
     pub second: Option<SecondStep>,
 }
@@ -321,11 +466,16 @@ pub struct SecondStep {
 
 impl CodeStep {
     pub fn asking(typed: &str) -> Self {
-        Self { number: typed.chars().take(64).collect(), second: None }
+        Self { asks: Asks::Phone, number: typed.chars().take(254).collect(), second: None }
     }
 
     pub const fn field(&self) -> Field {
-        if self.second.is_some() { Field::Code } else { Field::Phone }
+        if self.second.is_some() { Field::Code } else { self.asks.field() }
+    }
+
+    /// The address whose code is asked for has an @; no number has.
+    pub fn is_email(&self) -> bool {
+        self.number.contains('@')
     }
 }
 
@@ -360,6 +510,7 @@ impl SecondStep {
 /// What differs between pages: the path, and the keys of the texts.
 pub struct FormTexts {
     pub path: &'static str,
+    to: Asks,
     title: &'static str,
     lead: &'static str,
     submit: &'static str,
@@ -374,6 +525,7 @@ pub struct FormTexts {
 
 pub const LOGIN: FormTexts = FormTexts {
     path: "/login/code",
+    to: Asks::Phone,
     title: "code-login.title",
     lead: "code-login.lead",
     submit: "login.submit",
@@ -384,6 +536,7 @@ pub const LOGIN: FormTexts = FormTexts {
 };
 pub const RESET: FormTexts = FormTexts {
     path: "/password/reset",
+    to: Asks::Either,
     title: "reset.title",
     lead: "reset.lead",
     submit: "reset.submit",
@@ -394,6 +547,7 @@ pub const RESET: FormTexts = FormTexts {
 };
 pub const PHONE: FormTexts = FormTexts {
     path: "/account/phone",
+    to: Asks::Phone,
     title: "phone.title",
     lead: "phone.lead",
     submit: "phone.submit",
@@ -417,6 +571,23 @@ pub const REMOVAL: FormTexts = FormTexts {
     submit: "account.remove-phone",
     one_step: true,
     ..PHONE
+};
+pub const EMAIL: FormTexts = FormTexts {
+    path: "/account/email",
+    to: Asks::Email,
+    title: "email.title",
+    lead: "email.lead",
+    submit: "email.submit",
+    aside: ["email.no-change", "phone.account", "/account"],
+    ..PHONE
+};
+pub const EMAIL_REMOVAL: FormTexts = FormTexts {
+    path: "/account/email/remove",
+    title: "email.remove-title",
+    lead: "email.remove-lead",
+    submit: "account.remove-email",
+    one_step: true,
+    ..EMAIL
 };
 pub const EXPORT: FormTexts = FormTexts {
     path: "/account/export",
@@ -451,11 +622,14 @@ impl CodePage {
         user: Option<&str>,
         next: Option<Next>,
     ) -> Self {
-        Self { form: FormPage::new(visit, words.path, user, next), words, step: CodeStep::asking("") }
+        let asks = words.to.among(visit.edge.sends_codes, visit.edge.sends_mail);
+        let step = CodeStep { asks, ..CodeStep::asking("") };
+        Self { form: FormPage::new(visit, words.path, user, next), words, step }
     }
 
     pub fn at(self, step: CodeStep) -> Self {
-        Self { step, ..self }
+        let asks = self.step.asks;
+        Self { step: CodeStep { asks, ..step }, ..self }
     }
 
     /// Shows the form again as it was sent. For a number that the action does not take, another is asked for.
@@ -467,11 +641,10 @@ impl CodePage {
     ) -> impl Fn(Notice, CaptchaBlock) -> HttpResponse + 'a {
         move |notice, captcha| {
             let errors = notice.errors();
-            let step = match errors.of(Field::Phone) {
-                Some(Message::NoAccount | Message::PhoneTaken) => {
-                    let typed = fields.phone.expose();
-                    let phone = extract::parse_phone(live, typed);
-                    CodeStep::asking(phone.as_ref().map_or(typed, Phone::as_str))
+            let step = match errors.of(self.step.asks.field()) {
+                Some(Message::NoAccount | Message::PhoneTaken | Message::EmailTaken) => {
+                    let to = self.step.asks.parse(live, fields, &mut FieldErrors::default());
+                    CodeStep::asking(to.as_ref().map_or(fields.typed(), Recipient::as_str))
                 }
                 _ => step_of(fields, visit.now()),
             };
@@ -489,12 +662,24 @@ impl CodePage {
         match CodeStage::of(&form.fields) {
             CodeStage::AnotherNumber => Err(reply.plain(Notice::None).into()),
             CodeStage::Send => {
-                let (step, notice) = send_step(reply, purpose, &form.fields, &form.guarded).await?;
+                let (step, notice) =
+                    send_step(reply, (self.step.asks, purpose), &form.fields, &form.guarded).await?;
                 let page = self.clone().at(step).again(notice, CaptchaBlock::Absent);
                 Err(page.respond(reply.visit).into())
             }
             CodeStage::Entry => Ok(()),
         }
+    }
+
+    pub fn parse_both(
+        &self,
+        live: &LiveSettings,
+        fields: &CodeFields,
+        errors: &mut FieldErrors,
+    ) -> Option<(Recipient, MessageCode)> {
+        let to = self.step.asks.parse(live, fields, errors);
+        let code = parse_code(fields, errors);
+        to.zip(code)
     }
 
     fn focus(&self) -> &'static str {

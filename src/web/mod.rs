@@ -8,6 +8,7 @@ pub mod code;
 pub mod console;
 pub mod delivery_reports;
 pub mod form;
+pub mod freeze;
 pub mod gate;
 pub mod http;
 pub mod oidc;

@@ -29,6 +29,7 @@ use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, Probl
     tags(
         (name = "sign-in", description = "With a password, a code by SMS or a passkey, and what leads there."),
         (name = "sms", description = "Codes by SMS."),
+        (name = "mail", description = "Codes by e-mail."),
         (name = "session", description = "Who is signed in, and signing out."),
         (name = "account", description = "What users change of their own account."),
         (name = "limits", description = "Hits on custom limits, for other programs."),

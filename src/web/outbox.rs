@@ -1,4 +1,4 @@
-//! `/dev/outbox`: the messages of the outbox gateway, for developers on this machine.
+//! `/dev/outbox`: messages and mails that leave this machine nowhere, for developers on it.
 
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
@@ -6,6 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::{Deserialize, Serialize};
 
+use crate::mail::{Mailbox, SentMail};
 use crate::sms::OutboxMessage;
 use crate::web::http::client::is_here;
 use crate::web::http::extract::parse_phone;
@@ -15,6 +16,7 @@ use crate::web::http::{Layout, Moment, PageRequest, Problem, Services, ServicesD
 #[serde(default)]
 pub struct OutboxQuery {
     phone: String,
+    email: String,
 }
 
 pub async fn page(
@@ -22,45 +24,88 @@ pub async fn page(
     wanted: Query<OutboxQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let rows = rows(visit.request(), &services, &wanted.phone)?;
-    Ok(visit.page(StatusCode::OK, &OutboxPage::new(&visit, &wanted.phone, rows)))
+    let rows = rows(visit.request(), &services, &wanted)?;
+    let typed = if wanted.phone.is_empty() { &wanted.email } else { &wanted.phone };
+    Ok(visit.page(StatusCode::OK, &OutboxPage::new(&visit, typed, rows)))
 }
 
-/// `GET /dev/outbox.json?phone=`, newest first.
+/// `GET /dev/outbox.json?phone=` or `?email=`, newest first.
 pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: ServicesData) -> HttpResponse {
-    match rows(&request, &services, &wanted.phone) {
+    match rows(&request, &services, &wanted) {
         Ok(rows) => HttpResponse::Ok().json(rows),
         Err(problem) => problem.respond(),
     }
 }
 
 /// Only a peer on this machine may see the outbox, unless it speaks for others as a proxy does.
-fn rows(request: &HttpRequest, services: &Services, phone: &str) -> Result<Vec<OutboxRow>, Problem> {
-    let outbox = services.outbox.as_ref().filter(|_| is_here(request)).ok_or(Problem::NotFound)?;
-    let messages = match phone.trim() {
-        "" => outbox.messages(None),
-        typed => match parse_phone(&services.live.snapshot(), typed) {
-            Ok(phone) => outbox.messages(Some(&phone)),
-            Err(_) => Vec::new(),
-        },
+fn rows(request: &HttpRequest, services: &Services, wanted: &OutboxQuery) -> Result<Vec<OutboxRow>, Problem> {
+    let (messages, mails) = (services.outbox.as_ref(), services.codes.mail_outbox());
+    if !is_here(request) || messages.is_none() && mails.is_none() {
+        return Err(Problem::NotFound);
+    }
+    // The field of the page takes either.
+    let (phone, email) = match (wanted.phone.trim(), wanted.email.trim()) {
+        (typed, "") if typed.contains('@') => ("", typed),
+        other => other,
     };
-    let row = |message: OutboxMessage| OutboxRow {
-        id: message.id.to_string(),
-        at: Moment(message.at),
-        phone: message.phone.as_str().to_owned(),
-        code: message.code,
-        text: message.text,
+    let live = services.live.snapshot();
+    let messages = match (messages, phone) {
+        (Some(outbox), "") if email.is_empty() => outbox.messages(None),
+        (Some(outbox), typed) if !typed.is_empty() => {
+            parse_phone(&live, typed).map(|phone| outbox.messages(Some(&phone))).unwrap_or_default()
+        }
+        _ => Vec::new(),
     };
-    Ok(messages.into_iter().map(row).collect())
+    let mails = match (mails, email) {
+        (Some(outbox), "") if phone.is_empty() => outbox.mails(None),
+        (Some(outbox), typed) if !typed.is_empty() => {
+            Mailbox::parse(typed).map(|mailbox| outbox.mails(Some(&mailbox))).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
+    let mut rows: Vec<_> =
+        messages.into_iter().map(OutboxRow::of).chain(mails.into_iter().map(OutboxRow::of_mail)).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.at.0));
+    Ok(rows)
 }
 
+/// A message by SMS, or a mail.
 #[derive(Serialize)]
 pub struct OutboxRow {
     pub id: String,
     pub at: Moment,
-    pub phone: String,
-    pub code: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     pub text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+}
+
+impl OutboxRow {
+    fn of(message: OutboxMessage) -> Self {
+        Self {
+            id: message.id.to_string(),
+            at: Moment(message.at),
+            phone: Some(message.phone.as_str().to_owned()),
+            code: Some(message.code),
+            email: None,
+            subject: None,
+            text: message.text,
+            html: None,
+        }
+    }
+
+    fn of_mail(mail: SentMail) -> Self {
+        let SentMail { id, at, to, subject, text, html } = mail;
+        let (email, subject, html) = (Some(to.as_str().to_owned()), Some(subject), Some(html));
+        Self { id, at: Moment(at), phone: None, code: None, email, subject, text, html }
+    }
 }
 
 #[derive(Template)]

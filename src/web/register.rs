@@ -14,7 +14,7 @@ use crate::message::{MessageCode, Purpose};
 use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
+    Asks, CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
 };
 use crate::web::form::{
     FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
@@ -136,7 +136,8 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
         Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
         Some(CodeStage::Send) if form.fields.send.is_some() || passes(&live, &form) => {
-            let (step, notice) = send_step(&reply, Purpose::Register, &form.fields, &form.guarded).await?;
+            let (step, notice) =
+                send_step(&reply, (Asks::Phone, Purpose::Register), &form.fields, &form.guarded).await?;
             return Ok(page(step, notice, CaptchaBlock::Absent));
         }
         Some(CodeStage::Send | CodeStage::Entry) | None => {}

@@ -1,5 +1,5 @@
 //! `/password/reset` and `POST /api/v1/password/reset`: a new password for a user who proves that the account's number
-//! is theirs.
+//! or address is theirs.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Factor, FirstFactor};
 use crate::captcha::CaptchaForm;
+use crate::codes::{Channel, Recipient};
 use crate::login::CodeRefusal;
 use crate::message::{MessageCode, Purpose};
-use crate::sms::Phone;
-use crate::web::code::{CodeForm, CodePage, RESET, parse_both, parse_sent_code, parse_sent_phone};
+use crate::web::code::{CodeForm, CodePage, RESET, parse_sent_code, parse_sent_email, parse_sent_phone};
 use crate::web::form::{FormReach, FormReply, SentForm};
-use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword};
+use crate::web::http::describe::{ATTEMPT, CodeDigits, EmailAddress, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set_all;
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
@@ -31,8 +31,14 @@ const FORM: CaptchaForm = CaptchaForm::PasswordReset;
     "phone": "+8613800138000", "code": "012345", "new_password": "correct horse battery staple"
 }))]
 pub struct ResetBody {
-    #[schema(value_type = MobileNumber)]
+    /// Required without `email`.
+    #[serde(default)]
+    #[schema(value_type = MobileNumber, required = false)]
     phone: SecretField,
+    /// Instead of `phone`.
+    #[serde(default)]
+    #[schema(value_type = EmailAddress, required = false)]
+    email: SecretField,
     #[schema(value_type = CodeDigits)]
     code: SecretField,
     #[schema(value_type = NewPassword)]
@@ -43,13 +49,13 @@ pub struct ResetBody {
 /// The answer: `whole`, or `half` if the account has a second factor, which is proved first.
 async fn reset(
     by: &Actor<'_>,
-    (phone, code): &(Phone, MessageCode),
+    (to, code): &(Recipient, MessageCode),
     new_password: &SecretField,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
 ) -> Result<HttpResponse, ActionRefusal> {
     let solved = by.redeem().await?;
-    let entry = by.entry(phone, code, solved);
+    let entry = by.entry(to, code, solved);
     match by.services.by_code.reset(by.live, entry, new_password.expose()).await {
         Ok(account) => {
             set_all(&mut whole, by.sender.edge.cookies.end_session());
@@ -57,7 +63,11 @@ async fn reset(
             Ok(whole)
         }
         Err(CodeRefusal::FactorMissing(account, hash)) => {
-            let (first, then) = (FirstFactor::Code, ("/login", Some(&hash)));
+            let first = match to.channel() {
+                Channel::Sms => FirstFactor::Code,
+                Channel::Mail => FirstFactor::MailCode,
+            };
+            let then = ("/login", Some(&hash));
             let begun = begin_half(by.sender, by.services, &account, first, then, half).await?;
             Ok(begun.ok_or(Problem::InvalidCode)?)
         }
@@ -81,7 +91,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     page.before_entry(&reply, Purpose::Reset, &form).await?;
     let parse = |errors: &mut FieldErrors| {
-        let parsed = parse_both(&live, &form.fields, errors);
+        let parsed = page.parse_both(&live, &form.fields, errors);
         if form.new_password.expose().is_empty() {
             errors.add(Field::NewPassword, Message::PasswordMissing);
         }
@@ -93,10 +103,10 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     reply.told(reset(&by, &parsed, &form.new_password, whole, half).await).await
 }
 
-/// Set a new password with a code that was sent to the account's number
+/// Set a new password with a code that was sent to the account's number or address
 ///
 /// An account with a second factor answers 403 factor-required, also if its sign-ins are not asked for one: the password is
-/// set by POST /api/v1/login/factor. It ends every session of the account, and clears its failed sign-ins. Whether an account has the number, and whether
+/// set by POST /api/v1/login/factor. It ends every session of the account, and clears its failed sign-ins. Whether an account has the number or the address, and whether
 /// it is an administrator's, is told only to a caller with its code. Input that is refused does not use up the code.
 #[utoipa::path(
     post,
@@ -105,10 +115,14 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     tags = ["sms", "sign-in"],
     request_body = ResetBody,
     responses((status = 204, description = "Set. Every session has ended.", headers(("SignInCookies")))),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "account-disabled", "factor-required", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-email", "invalid-code", "no-account", "password-required", "account-disabled", "factor-required", "busy"])))
 )]
 pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
-    let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
+    let to = match (body.phone.expose(), body.email.expose()) {
+        ("", address) if !address.is_empty() => Recipient::from(parse_sent_email(&body.email)?),
+        _ => Recipient::from(parse_sent_phone(&call.live, &body.phone)?),
+    };
+    let parsed = (to, parse_sent_code(&body.code)?);
     if body.new_password.expose().is_empty() {
         return Err(Problem::at(Field::NewPassword, Message::PasswordMissing).into());
     }

@@ -7,13 +7,14 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, FactorProof, HalfSignIn,
-    HalfToken, Proof, RecoveryCode, Session, SessionToken, ShownBy, TotpCode,
+    Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, FactorProof, FirstFactor,
+    HalfSignIn, HalfToken, Proof, RecoveryCode, Session, SessionToken, ShownBy, TotpCode,
 };
 use crate::captcha::CaptchaForm;
+use crate::codes::Recipient;
 use crate::config::LiveSettings;
 use crate::db::DbError;
-use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
+use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password, resets_by_mail};
 use crate::message::MessageCode;
 use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
@@ -155,7 +156,7 @@ pub async fn step_up(
         StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
         StepUp::Code(phone, code) => {
             let solved = by.redeem().await?;
-            by.services.by_code.confirm(by.live, by.entry(&phone, &code, solved)).await?;
+            by.services.by_code.confirm(by.live, by.entry(&phone.into(), &code, solved)).await?;
             Ok(None)
         }
         StepUp::Password(field, password) => by.verify(account, password, field).await.map(|_| None),
@@ -329,11 +330,25 @@ async fn finish(
         let half = |_, _| Problem::Lapsed.respond();
         return Ok(begin(sender, services, account, (proof, trusts), target.as_str(), answer, half).await?);
     };
-    let Some(phone) = &account.phone else { return Ok(None) };
-    let set = services.accounts.set_password(account.id, new, ShownBy::Phone(phone, Some(&factor))).await?;
+    let by_mail = *first == FirstFactor::MailCode;
+    // The rule may have changed since the first step.
+    if by_mail && !resets_by_mail(&sender.settings(services), account) {
+        return Ok(None);
+    }
+    let to: Option<Recipient> = match &account.phone {
+        _ if by_mail => services.emails.of(account.id).await?.map(Recipient::from),
+        phone => phone.clone().map(Recipient::from),
+    };
+    let Some(to) = to else { return Ok(None) };
+    let key = to.mailbox().map(|mailbox| services.emails.key(mailbox)).unwrap_or_default();
+    let shown = match &to {
+        Recipient::Phone(phone) => ShownBy::Phone(phone, Some(&factor)),
+        Recipient::Mailbox(_) => ShownBy::Mailbox(&key, Some(&factor)),
+    };
+    let set = services.accounts.set_password(account.id, new, shown).await?;
     let Some(version) = set else { return Ok(None) };
     let (live, origin) = (sender.settings(services), sender.client.origin());
-    services.by_code.was_reset(&live, account, (phone, &origin), false).await;
+    services.by_code.was_reset(&live, account, (&to, &origin), false).await;
     let account = account.clone().with_password(new.clone(), version);
     set_all(&mut answer, sender.edge.cookies.end_session());
     sender.remember_device(&mut answer, &account);

@@ -19,7 +19,7 @@ use crate::web::http::{
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
-const FORM: CaptchaForm = CaptchaForm::MessageCode;
+const FORM: CaptchaForm = CaptchaForm::SmsCode;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +38,7 @@ async fn sign_in(
     (phone, code): (Phone, MessageCode),
 ) -> Result<(Box<Account>, bool), ActionRefusal> {
     let solved = by.redeem().await?;
-    Ok(by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await?)
+    Ok(by.services.by_code.sign_in(by.live, by.entry(&phone.into(), &code, solved)).await?)
 }
 
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {

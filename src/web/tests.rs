@@ -267,12 +267,22 @@ fn outboxes(visit: &PageRequest) -> Vec<(&'static str, OutboxPage)> {
     let row = || OutboxRow {
         id: "b19b".into(),
         at: Moment(NOW),
-        phone: "+8613800138000".into(),
-        code: "012345".into(),
+        phone: Some("+8613800138000".into()),
+        code: Some("012345".into()),
+        email: None,
+        subject: None,
         text: "012345 is your code.".into(),
+        html: None,
+    };
+    let mail = || OutboxRow {
+        phone: None,
+        code: None,
+        email: Some("ada@example.org".into()),
+        subject: Some("Gatehouse: your code".into()),
+        ..row()
     };
     vec![
-        ("outbox", OutboxPage::new(visit, "138", vec![row(), row()])),
+        ("outbox", OutboxPage::new(visit, "138", vec![row(), mail()])),
         ("outbox-none", OutboxPage::new(visit, "", Vec::new())),
     ]
 }

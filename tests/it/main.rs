@@ -15,6 +15,7 @@ mod factors;
 mod figures;
 mod gate;
 mod guard;
+mod mail;
 mod monitoring;
 mod ocr;
 mod oidc;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::factors;
 use crate::guard::Program as Realm;
+use crate::mail::flows as mail;
 use crate::oidc;
 use crate::relay::Logto;
 use crate::sign_in::devices::device_cookie;
@@ -254,6 +255,62 @@ async fn way_past(limit: LimitName) {
                 assert_eq!(enter(&app.client_at(NEARBY), NUMBER, wrong).await.problem(), problem);
             }
             assert_eq!(enter(&owner, NUMBER, &code).await.status, 200, "the browser that asked");
+        }
+        LimitName::MailMailbox => {
+            let (app, owner) = with_owner(held(name, &[max(3).per("1h")])).await;
+            mail::confirm(&app, &app.client_at(SHARED), "ada@example.org").await;
+            assert_eq!(mail::ask(&app.client_at(NEARBY), "Ada+y@example.org").await.status, 202);
+            assert_eq!(mail::ask(&app.client_at(NEARBY), "ADA+x@example.org").await.status, 202);
+            assert_refused_by(&mail::ask(&app.client_at(SHARED), "ada@example.org").await, name);
+            assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "the password");
+        }
+        LimitName::MailDomain => {
+            let (app, _owner) = with_owner(held(name, &[max(1).per("24h").captcha()])).await;
+            mail::confirm(&app, &app.client_at(SHARED), "ada@example.org").await;
+            let asked = mail::ask(&app.client_at(SHARED), "ada@example.org").await;
+            assert_eq!(asked.status, 202, "{}", asked.text);
+        }
+        LimitName::MailAddress | LimitName::MailNetwork | LimitName::MailTotal => {
+            let (app, _owner) = with_owner(held(name, &[max(5).per("24h")])).await;
+            mail::confirm(&app, &app.client_at(SHARED), "ada@example.org").await;
+            let stranger = app.client_at(SHARED);
+            assert_eq!(stranger.register("mallory", PASSWORD).await.status, 201);
+            // What is asked for and not sent spends nothing of the total.
+            let purpose = if limit == LimitName::MailTotal { "verify" } else { "reset" };
+            let spend = async |n: u32| {
+                let body = json!({ "email": format!("nobody{n}@example.org"), "purpose": purpose });
+                stranger.call("/mail/codes", body).await.status
+            };
+            let mut asked = 0;
+            while spend(asked).await == 202 {
+                asked += 1;
+                assert!(asked < 9, "strangers get a part");
+            }
+            let mine = app.client_at(if limit == LimitName::MailNetwork { NEARBY } else { SHARED });
+            assert_eq!(mail::ask_solved(&mine, "ada@example.org").await.status, 202);
+            mail::until_mails(&app, "ada@example.org", 2).await;
+        }
+        LimitName::MailNotice => {
+            let (app, _owner) = with_owner(held(name, &[max(1).per("24h")])).await;
+            let owner = app.client_at(SHARED);
+            mail::confirm(&app, &owner, "ada@example.org").await;
+            let fields = [("current_password", PASSWORD), ("new_password", "another good password 7")];
+            assert_eq!(owner.submit("/account", "/account/password", &fields).await.status, 303);
+            mail::until_subject(&app, "ada@example.org", "assword changed").await;
+        }
+        LimitName::MailGuess => {
+            let (app, _owner) = with_owner(held(name, &[max(2).per("30m")])).await;
+            let asker = app.client_at(SHARED);
+            mail::confirm(&app, &asker, "ada@example.org").await;
+            assert_eq!(mail::ask(&asker, "ada@example.org").await.status, 202);
+            let code = mail::newest_code(&app, "ada@example.org", 2).await;
+            let wrong = if code == "000000" { "000001" } else { "000000" };
+            for problem in ["invalid-code", "invalid-code", "throttled"] {
+                let guess = mail::reset(&app.client_at(NEARBY), "ada@example.org", wrong).await;
+                assert_eq!(guess.problem(), problem, "{}", guess.text);
+            }
+            let set = mail::reset(&asker, "ada@example.org", &code).await;
+            assert_eq!(set.status, 204, "the browser that asked: {}", set.text);
         }
     }
 }

@@ -43,6 +43,7 @@ fn account(number: u8, password_version: i64) -> Account {
         created_at: Micros(0),
         disabled_at: None,
         deleted_at: None,
+        frozen_at: None,
     }
 }
 

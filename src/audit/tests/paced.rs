@@ -27,6 +27,9 @@ const fn bounded_by(action: Action) -> &'static str {
         Action::Attempt => "guard-account, guard-address, guard-network; a program's token",
         Action::TotpDisabled => "an administrator, or whoever sets the app up again",
         Action::Guess => "sms-guess, login-address, login-network",
+        Action::Mail => "mail-mailbox, mail-address, mail-network, mail-total",
+        Action::Frozen => "whoever has one of its codes, of 80 bits",
+        Action::MailGuess => "mail-guess, login-address, login-network",
         Action::Reset => "sms-phone: it takes a code",
         Action::Send => "sms-phone, sms-address, sms-network, sms-total",
         Action::Register => "register-address, and a hash for each",
@@ -60,9 +63,13 @@ fn is_row_each(action: Action, outcome: Outcome, name: &str, from_device: bool) 
             !["access", "account-export", "account-delete"].contains(&name)
                 || name == "access" && outcome != Refused
         }
-        Action::Request | Action::Reload | Action::Attempt | Action::Send | Action::Guess => {
-            outcome != Refused
-        }
+        Action::Request
+        | Action::Reload
+        | Action::Attempt
+        | Action::Send
+        | Action::Guess
+        | Action::Mail
+        | Action::MailGuess => outcome != Refused,
         Action::Custom => [Ok, Wrong, Unknown, Withheld, Failed, Refused, Began, Ended].contains(&outcome),
         Action::FactorAdded
         | Action::FactorRemoved
@@ -71,7 +78,8 @@ fn is_row_each(action: Action, outcome: Outcome, name: &str, from_device: bool) 
         | Action::TokenReuse
         | Action::PasswordBreached
         | Action::ClientCall => false,
-        Action::Reset
+        Action::Frozen
+        | Action::Reset
         | Action::PasswordDisabled
         | Action::FactorReset
         | Action::TotpDisabled

@@ -7,10 +7,10 @@ use sqlx::{AssertSqlSafe, query, query_as};
 
 use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_key};
 use crate::clock::Micros;
+use crate::codes::recipient::Channel;
 use crate::db::{DbError, execute, on_db};
 use crate::message::{MessageId, Purpose};
 use crate::message::{ProgramPurpose, VERIFICATION};
-use crate::sms::Phone;
 
 pub struct CurrentCode {
     pub message: MessageId,
@@ -194,24 +194,27 @@ pub struct WrongGuess {
 }
 
 impl Ledger {
-    pub async fn note_wrong(&self, log: SubjectKey, hit: HitId) -> Result<(), DbError> {
-        const SQL: &str = "INSERT INTO sms_guesses (at, hit, log) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    pub async fn note_wrong(&self, channel: Channel, log: SubjectKey, hit: HitId) -> Result<(), DbError> {
+        const SQL: &str =
+            "INSERT INTO sms_guesses (at, hit, log, channel) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
         let now = self.now().await?;
-        execute!(&self.db => query(SQL).bind(now.0).bind(hex(&hit.0)).bind(hex(&log.0)))?;
+        execute!(&self.db => query(SQL).bind(now.0).bind(hex(&hit.0)).bind(hex(&log.0)).bind(channel.into_str()))?;
         Ok(())
     }
 
     /// The wrong guesses later than `from` and after `position`, newest first.
     pub async fn wrong_guesses(
         &self,
+        channel: Channel,
         from: Micros,
         position: &LedgerPosition,
         limit: u32,
     ) -> Result<Vec<WrongGuess>, DbError> {
-        const SQL: &str = "SELECT at, hit, log FROM sms_guesses WHERE at > $1 AND (at, hit) < ($2, $3)
+        const SQL: &str =
+            "SELECT at, hit, log FROM sms_guesses WHERE at > $1 AND (at, hit) < ($2, $3) AND channel = $5
             ORDER BY at DESC, hit DESC LIMIT $4";
         let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(from.0)
-            .bind(position.at.0).bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+            .bind(position.at.0).bind(&position.id).bind(i64::from(limit)).bind(channel.into_str()).fetch_all(pool).await)?;
         let read = |(at, hit, log): (i64, String, String)| {
             let (at, log) = (Micros(at), stored_key(&log)?);
             let kept = KeptHit { at, id: stored_hit(&hit)? };
@@ -238,7 +241,7 @@ impl Guesser {
 
     /// The subject for `sms-guess`. A guess that finds no code counts elsewhere: it uses up nothing of a
     /// later code, and gets the same answer.
-    pub fn subject(self, phone: &Phone, finds_code: bool) -> Vec<u8> {
+    pub fn subject(self, recipient: &str, finds_code: bool) -> Vec<u8> {
         let lead = match (self, finds_code) {
             (Self::Anyone, true) => "",
             (Self::Asker, true) => "asker",
@@ -247,7 +250,7 @@ impl Guesser {
             (Self::Asker, false) => "no code, asker",
             (Self::Known, false) => "no code, known",
         };
-        [lead.as_bytes(), phone.subject().as_bytes()].concat()
+        [lead.as_bytes(), recipient.as_bytes()].concat()
     }
 
     /// The subject for `sms-guess` in another program, which sees what people type: none of its guesses counts anywhere

@@ -236,7 +236,7 @@ from_row!(LedgerEntry, row => {
         LedgerEntry {
         id: row.try_get("id")?,
         at: Micros(row.try_get("created_at")?),
-        phone: format!("{block}****"),
+        phone: if block.contains('@') { block.clone() } else { format!("{block}****") },
         block,
         purpose: row.try_get("purpose")?,
         gateway: row.try_get("gateway")?,

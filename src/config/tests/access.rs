@@ -173,6 +173,8 @@ fn an_exempt_client_has_tenfold_limits_of_addresses_and_networks_and_no_others()
         LimitName::SmsNetwork,
         LimitName::ProgramAddress,
         LimitName::ProgramNetwork,
+        LimitName::MailAddress,
+        LimitName::MailNetwork,
     ];
     for name in LimitName::ALL {
         let (mine, theirs) =

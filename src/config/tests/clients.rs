@@ -1,7 +1,7 @@
 //! `[apps.oidc]`: what it accepts and refuses, and which addresses a client may name.
 
 use super::{read, refusal};
-use crate::config::{Apps, Consent, OidcClient, Pkce, RedirectUri};
+use crate::config::{Apps, Consent, EmailSource, OidcClient, Pkce, RedirectUri};
 
 /// A file with a secret, and how the document names it.
 struct Secret(tempfile::TempDir);
@@ -61,7 +61,7 @@ fn every_key_is_read_and_written_as_the_document_takes_it() {
     let lines = format!(
         "client_id = \"dash\"\nsecret = \"{}\"\nredirect_uris = [\"https://a.example/cb?x=1\", \"https://a.example\"]\n\
          post_logout_redirect_uris = [\"https://a.example/bye\"]\nbackchannel_logout_uri = \"http://10.0.0.7/out\"\n\
-         allow_private = true\npkce = \"optional\"\nconsent = \"once\"\ngroups = [\"staff\", \"team-*\"]",
+         allow_private = true\npkce = \"optional\"\nconsent = \"once\"\nemail = \"verified\"\ngroups = [\"staff\", \"team-*\"]",
         secret.name()
     );
     let text = format!("[[apps]]\nname = \"grafana\"\nhosts = [\"a.example\"]\n[apps.oidc]\n{lines}\n");
@@ -70,6 +70,7 @@ fn every_key_is_read_and_written_as_the_document_takes_it() {
     assert_eq!((app.name.as_str(), app.hosts.len()), ("grafana", 1));
     assert!(!client.is_public() && !client.is_native());
     assert_eq!((client.pkce, client.consent), (Pkce::Optional, Consent::Once));
+    assert_eq!(client.email, EmailSource::Verified);
     for (group, told) in
         [("staff", true), ("staff-2", false), ("team-", true), ("team-a", true), ("team", false)]
     {

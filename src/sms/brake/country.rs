@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use gatehouse_limiter::{Limit, LimitMode};
 use parking_lot::Mutex;
 use sqlx::query_as;
 
@@ -14,6 +15,7 @@ use super::{BrakedPrefix, DAY, is_fresh};
 use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{Db, DbError, on_db};
+use crate::message::MAIL;
 
 /// Among so many days, or as many as the ledger keeps, is a country's best.
 const DAYS: u32 = 14;
@@ -63,17 +65,29 @@ impl CountryStates {
         Some(BrakedPrefix { retry_after, proven_before: None, tripped: false })
     }
 
-    pub async fn judge(&self, db: &Db, brake: &Brake, now: Micros) -> Result<(), DbError> {
+    /// Domains of addresses are judged as countries are, by a floor of their own.
+    pub async fn judge(
+        &self,
+        db: &Db,
+        (brake, domains): (&Brake, &Limit),
+        now: Micros,
+    ) -> Result<(), DbError> {
         const SQL: &str = "SELECT scope, country, CAST(SUM(entered) AS BIGINT),
-            CAST(SUM(CASE WHEN weight > $2 THEN $2 ELSE weight END) AS BIGINT), MIN(oldest)
+            CAST(SUM(CASE WHEN scope = $3 AND weight > $4 THEN $4 WHEN scope <> $3 AND weight > $2 THEN $2 ELSE weight END)
+                AS BIGINT), MIN(oldest)
             FROM (SELECT scope, country, COUNT(entered_at) AS entered,
             SUM(CASE WHEN entered_at IS NOT NULL THEN 0 ELSE 2 - solved END) AS weight,
             MIN(CASE WHEN entered_at IS NULL THEN created_at END) AS oldest FROM sms_messages
             WHERE created_at > $1 AND state <> 'refused' AND share = 'open' AND judged = 1 AND country <> ''
             GROUP BY scope, country, network_key) AS networks GROUP BY scope, country";
-        let most = 2 * i64::from(most_of_a_network(brake.min_sent_country));
+        let domains = match domains.rules() {
+            [rule] if domains.mode() == LimitMode::Enforce => rule.max,
+            _ => u32::MAX,
+        };
+        let by_domain = Brake { min_sent_country: domains, ..brake.clone() };
+        let most = |brake: &Brake| 2 * i64::from(most_of_a_network(brake.min_sent_country));
         let rows: Vec<(String, String, i64, i64, Option<i64>)> = on_db!(db, pool => query_as(SQL)
-            .bind(now.minus(DAY).0).bind(most).fetch_all(pool).await)?;
+            .bind(now.minus(DAY).0).bind(most(brake)).bind(MAIL).bind(most(&by_domain)).fetch_all(pool).await)?;
         self.count_best_days(db, now).await?;
         let best_days = self.best_days.lock();
         let best_day = |key: &(String, String)| {
@@ -82,8 +96,9 @@ impl CountryStates {
         let states = rows.into_iter().map(|(scope, country, entered, weight, oldest)| {
             let [entered, unreturned] =
                 [entered, weight / 2].map(|some| u32::try_from(some).unwrap_or(u32::MAX));
+            let floor = if scope == MAIL { &by_domain } else { brake };
             let key = (scope, country);
-            let asks_from = country_asks_from(brake, best_day(&key).max(entered));
+            let asks_from = country_asks_from(floor, best_day(&key).max(entered));
             (key, CountryState { unreturned, asks_from, oldest: oldest.map(Micros) })
         });
         self.now.store(Arc::new(states.collect()));

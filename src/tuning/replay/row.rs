@@ -358,11 +358,12 @@ pub const COUNT: usize = LimitName::ALL.len();
 pub const KEPT_ON_FAILURE: [LimitName; 4] =
     [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
 
-/// No event tells which password was tried. Drawn images and wrong calls of clients are not recorded one by one, nor is whose grant a token repeats; the budgets
+/// Mails are not replayed. No event tells which password was tried. Drawn images and wrong calls of clients are not recorded one by one, nor is whose grant a token repeats; the budgets
 /// of programs are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
-    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::ClientCall | LimitUnit::Repeat | LimitUnit::Name)
-        && limit.subject() != LimitSubject::Program
+    use LimitUnit::{ClientCall, Image, Mail, Name, Repeat};
+    !matches!(limit.unit(), Image | ClientCall | Repeat | Name | Mail)
+        && !matches!(limit.subject(), LimitSubject::Program | LimitSubject::Mailbox)
 }
 
 /// The limits that a replay knows, by their numbers.
@@ -428,9 +429,12 @@ impl LogRef {
                 row.subject(NETWORK)
             }
             LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subject(PREFIX),
-            LimitSubject::Everyone | LimitSubject::Program | LimitSubject::Grant | LimitSubject::Password => {
-                0
-            }
+            LimitSubject::Everyone
+            | LimitSubject::Program
+            | LimitSubject::Grant
+            | LimitSubject::Password
+            | LimitSubject::Mailbox
+            | LimitSubject::MailDomain => 0,
         };
         Self { limit, subject, part }
     }

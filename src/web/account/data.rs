@@ -98,6 +98,7 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
             "id": account.id.to_string(),
             "login": account.login.as_str(),
             "phone": account.phone.as_ref().map(|phone| phone.as_str()),
+            "confirmed_email": services.emails.of(account.id).await?.as_ref().map(|mailbox| mailbox.as_str()),
             "email": profile.email_text(),
             "email_verified": profile.email_verified,
             "name": profile.name_text(),

@@ -3,6 +3,7 @@
 pub mod apps;
 pub mod confirm;
 pub mod data;
+pub mod email;
 pub mod factor_code;
 pub mod factor_policy;
 pub mod factors;
@@ -237,6 +238,7 @@ async fn page(
         login: login.to_owned(),
         profile: services.profiles.of(account.id).await?,
         phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
+        email: services.emails.of(account.id).await?.map(|mailbox| mailbox.as_str().to_owned()),
         has_password: account.password_hash.is_some(),
         admin: account.roles.admin,
         created: Moment(account.created_at),
@@ -355,6 +357,8 @@ pub struct AccountPage {
     pub login: String,
     pub profile: Profile,
     pub phone: Option<String>,
+    /// Confirmed by its owner.
+    pub email: Option<String>,
     pub has_password: bool,
     pub admin: bool,
     pub created: Moment,
@@ -392,6 +396,14 @@ impl AccountPage {
     /// Setting a number takes a code, which proves that the number is theirs, and the password.
     fn offers_phone(&self) -> bool {
         self.layout.sends_codes && self.has_password && !self.closed
+    }
+
+    fn offers_email(&self) -> bool {
+        self.layout.sends_mail && self.has_password && !self.closed
+    }
+
+    fn offers_email_removal(&self) -> bool {
+        self.email.is_some() && self.has_password && self.disabled.is_none()
     }
 
     fn offers_removal(&self) -> bool {

@@ -60,7 +60,7 @@ async fn set_phone(
     ((phone, code), password): ((&Phone, &MessageCode), Password),
 ) -> Result<(), ActionRefusal> {
     let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
-    Ok(by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await?)
+    Ok(by.services.by_code.give(by.live, &owner, by.entry(&phone.clone().into(), code, solved)).await?)
 }
 
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {

@@ -156,7 +156,7 @@ fn subject_of(kind: LimitSubject, row: &EventEntry) -> Option<(Option<&str>, Opt
     Some(match kind {
         LimitSubject::Account => (None, None, key(&row.account)?),
         LimitSubject::Device => (None, detail, key(&row.account)?),
-        LimitSubject::Phone => (None, None, key(&row.phone)?),
+        LimitSubject::Phone | LimitSubject::Mailbox => (None, None, key(&row.phone)?),
         LimitSubject::Address => (None, None, key(&row.address)?),
         LimitSubject::Network => (None, None, key(&row.network)?),
         LimitSubject::Prefix => (None, None, key(&row.prefix)?),
@@ -167,7 +167,7 @@ fn subject_of(kind: LimitSubject, row: &EventEntry) -> Option<(Option<&str>, Opt
         LimitSubject::ProgramAddress | LimitSubject::RealmAddress => (name, None, key(&row.address)?),
         LimitSubject::ProgramNetwork | LimitSubject::RealmNetwork => (name, None, key(&row.network)?),
         LimitSubject::ProgramPrefix => (name, None, key(&row.prefix)?),
-        LimitSubject::Grant | LimitSubject::Password => return None,
+        LimitSubject::Grant | LimitSubject::Password | LimitSubject::MailDomain => return None,
     })
 }
 
@@ -199,6 +199,12 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
         (LimitUnit::Registration, _) => sum.action == Action::Register && by(limit),
         (LimitUnit::Image, _) => sum.action == Action::Captcha && sum.outcome == Outcome::Asked,
         (LimitUnit::Message, _) => sum.action == Action::Send && counts_message(limit, sum),
+        // What is withheld counts for the mailbox, too. Domains and notices are counted in SQL.
+        (LimitUnit::Mail, LimitName::MailDomain | LimitName::MailNotice) => false,
+        (LimitUnit::Mail, _) => {
+            sum.action == Action::Mail && matches!(sum.outcome, Outcome::Ok | Outcome::Withheld)
+        }
+        (LimitUnit::Guess, LimitName::MailGuess) => sum.action == Action::MailGuess && wrong,
         (LimitUnit::Guess, _) => sum.action == Action::Guess && wrong,
     }
 }

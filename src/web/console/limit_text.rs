@@ -23,6 +23,7 @@ const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
         Some(LimitUnit::Registration) => ("unit.registration", "unit.registrations"),
         Some(LimitUnit::Image) => ("unit.image", "unit.images"),
         Some(LimitUnit::Message) => ("unit.message", "unit.messages"),
+        Some(LimitUnit::Mail) => ("unit.mail", "unit.mails"),
         Some(LimitUnit::Guess) => ("unit.guess", "unit.guesses"),
         None => ("unit.hit", "unit.hits"),
     }

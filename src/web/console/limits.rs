@@ -142,6 +142,8 @@ fn group_of(limit: &str) -> &'static str {
             | LimitUnit::Registration,
         ) => "limit-page.sign-in",
         Some(LimitUnit::Attempt) => "limit-page.guard",
+        Some(LimitUnit::Mail) => "limit-page.mail",
+        Some(LimitUnit::Guess) if limit == LimitName::MailGuess.as_str() => "limit-page.mail",
         Some(LimitUnit::Message | LimitUnit::Guess) => "limit-page.sms",
         Some(LimitUnit::Image) => "limit-page.captcha",
         None => "limit-page.own",

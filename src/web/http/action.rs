@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::accounts::{Account, KnownDevices, Username};
 use crate::captcha::{CaptchaAnswer, RedeemResult};
 use crate::clock::Micros;
+use crate::codes::Recipient;
 use crate::config::LiveSettings;
 use crate::login::{
     CodeEntry, CodeRefusal, Password, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
 };
 use crate::message::MessageCode;
-use crate::sms::Phone;
 use crate::web::http::challenge::ChallengeContext;
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
@@ -51,7 +51,9 @@ impl From<CodeRefusal> for Problem {
             CodeRefusal::Closed => Self::RegistrationClosed,
             CodeRefusal::PasswordRequired => Self::PasswordRequired,
             CodeRefusal::AccountDisabled => Self::AccountDisabled,
+            CodeRefusal::AccountFrozen => Self::AccountFrozen,
             CodeRefusal::PhoneTaken => Self::PhoneTaken,
+            CodeRefusal::EmailTaken => Self::EmailTaken,
             CodeRefusal::Db(error) => error.into(),
         }
     }
@@ -142,8 +144,8 @@ impl<'a> Actor<'a> {
         Ok((owner, solved))
     }
 
-    pub fn entry<'e>(&'e self, phone: &'e Phone, code: &'e MessageCode, solved: bool) -> CodeEntry<'e> {
+    pub fn entry<'e>(&'e self, to: &'e Recipient, code: &'e MessageCode, solved: bool) -> CodeEntry<'e> {
         let browser = self.browser().map(|browser| &browser[..]);
-        CodeEntry { phone, code, origin: &self.origin, browser, known: &self.known, solved }
+        CodeEntry { to, code, origin: &self.origin, browser, known: &self.known, solved }
     }
 }

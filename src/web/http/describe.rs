@@ -32,6 +32,11 @@ pub struct NewPassword(pub String);
 #[schema(min_length = 1, max_length = 64)]
 pub struct MobileNumber(pub String);
 
+/// One address, as people type it: without a name, quotes or comments.
+#[derive(ToSchema)]
+#[schema(min_length = 1, max_length = 254)]
+pub struct EmailAddress(pub String);
+
 /// Six digits. Spaces and dashes are ignored.
 #[derive(ToSchema)]
 #[schema(min_length = 6)]

@@ -11,6 +11,7 @@ use crate::accounts::{AccountAct, AccountKey, AccountRole, AccountState, AdminSc
 use crate::audit::{Action, AttackKind, Outcome};
 use crate::codes::MessageState;
 use crate::config::LimitName;
+use crate::mail::LetterKind;
 use crate::message::Purpose;
 use crate::sms::{OutOfService, ReportState};
 use crate::web::console::access::AccessAnswer;
@@ -66,7 +67,7 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
     let known = words("en");
     let sections: BTreeSet<&str> = known.keys().filter_map(|key| key.split('.').next()).collect();
     let mut asked = BTreeSet::new();
-    for folder in ["src/web", "src/sms/text.rs", "templates"] {
+    for folder in ["src/web", "src/sms/text.rs", "src/mail/letter.rs", "templates"] {
         visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut |text| {
             let is_key = |literal: &&str| {
                 let key = literal
@@ -110,6 +111,9 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("answers", "is-", &mut AccessAnswer::VARIANTS.iter().map(|it| it.into_str()));
     for answer in AccessAnswer::VARIANTS {
         all("answers", answer.into_str(), &mut ["", "-about", "-do"].into_iter());
+    }
+    for kind in LetterKind::VARIANTS {
+        all("mail", &format!("{}.", kind.into_str()), &mut kind.parts().iter().copied());
     }
     for act in AccountAct::VARIANTS {
         all("accounts", act.into_str(), &mut ["", "-about"].into_iter());

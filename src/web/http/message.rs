@@ -8,6 +8,7 @@ use strum::IntoStaticStr;
 
 use crate::accounts::UsernameError;
 use crate::login::PasswordError;
+use crate::mail::MailboxError;
 use crate::sms::PhoneError;
 use crate::web::http::locale::{Locale, Wait};
 
@@ -98,6 +99,15 @@ messages! {
     CountryNotAllowed = "error.phone-country";
     NoCodesSent = "error.phone-no-codes";
     PhoneTaken = "error.phone-taken", CONFLICT;
+    MailboxMissing = "error.email-missing";
+    EmailInvalid = "error.email-invalid";
+    EmailTooLong = "error.email-long";
+    EmailDomain = "error.email-domain";
+    EmailTaken = "error.email-taken", CONFLICT;
+    /// It is no code, was used, or is older than seven days.
+    FreezeCodeWrong = "error.freeze-code", UNAUTHORIZED;
+    /// Neither a number nor an address.
+    RecipientInvalid = "error.recipient-invalid";
     /// Shown only to a user who has proved that the number is theirs.
     NoAccount = "error.phone-no-account", NOT_FOUND;
     CodeMissing = "error.code-missing";
@@ -186,6 +196,17 @@ impl From<PasswordError> for Message {
             PasswordError::Undefined => Self::PasswordUndefined,
             PasswordError::Guessable => Self::PasswordGuessable,
             PasswordError::Breached => Self::PasswordBreached,
+        }
+    }
+}
+
+impl From<MailboxError> for Message {
+    fn from(error: MailboxError) -> Self {
+        match error {
+            MailboxError::Missing => Self::MailboxMissing,
+            MailboxError::Malformed => Self::EmailInvalid,
+            MailboxError::TooLong => Self::EmailTooLong,
+            MailboxError::Domain => Self::EmailDomain,
         }
     }
 }

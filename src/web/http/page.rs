@@ -54,6 +54,7 @@ pub struct WebContext {
     pub request_ids: RequestIds,
     /// There is a gateway. Otherwise no page offers codes, and pages that need them do not exist.
     pub sends_codes: bool,
+    pub sends_mail: bool,
     /// Browsers have passkeys at this address.
     pub passkeys: bool,
     /// Where the gateway for development, which sends nothing, shows its codes: on this machine, at this address.
@@ -78,6 +79,7 @@ impl WebContext {
             devices: DeviceCookies::new(master.derive_signing("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
             sends_codes: true,
+            sends_mail: true,
             passkeys: false,
             outbox: None,
             alarm: Arc::default(),
@@ -307,6 +309,7 @@ impl PageRequest {
             flash: self.flash.filter(|flash| user.is_none() || !flash.is_for_the_signed_out()),
             flash_about: self.flash_about.clone(),
             sends_codes: self.edge.sends_codes,
+            sends_mail: self.edge.sends_mail,
             passkeys: self.edge.passkeys,
             outbox: self.outbox(),
             alarm: self.edge.alarm.load(Ordering::Relaxed),
@@ -452,6 +455,7 @@ pub struct Layout {
     pub flash: Option<Flash>,
     pub flash_about: String,
     pub sends_codes: bool,
+    pub sends_mail: bool,
     pub passkeys: bool,
     pub outbox: Option<String>,
     pub alarm: bool,
@@ -551,6 +555,9 @@ pub enum Flash {
     BrowserDistrusted,
     PhoneSet,
     PhoneRemoved,
+    EmailSet,
+    EmailRemoved,
+    Frozen,
     BrakeLifted,
     TokenRevoked,
     /// What the same form has just made, and was shown once.

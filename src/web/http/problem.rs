@@ -20,6 +20,7 @@ use crate::clock::Micros;
 use crate::db::DbError;
 use crate::denied::{Denied, DeniedRule};
 use crate::lookup::LookupError;
+use crate::mail::MailboxError;
 use crate::sms::PhoneError;
 use crate::tuning::DraftError;
 use crate::web::http::challenge::{BUSY as CAPTCHA_BUSY, CaptchaBody};
@@ -321,12 +322,17 @@ problems! {
     InvalidCode = kind("invalid-code", S::UNAUTHORIZED, "Invalid code",
         "The code is wrong, expired, already used, or was sent for something else. Check it, or request another with the call that sent it."),
         asks SIGN_IN, limits shown(CountedAs::Guess), form at(Field::Code, Message::CodeWrong);
-    NoAccount = kind("no-account", S::NOT_FOUND, "No account has this number",
+    NoAccount = kind("no-account", S::NOT_FOUND, "No account has this number or address",
         "Create one with POST /api/v1/register, or sign in with POST /api/v1/sms/login, which creates one."),
         form at(Field::Phone, Message::NoAccount);
     PhoneTaken = kind("phone-taken", S::CONFLICT, "Another account has this number",
         "Sign in to that account with POST /api/v1/sms/login, or use another number."),
         form at(Field::Phone, Message::PhoneTaken);
+    InvalidEmail = kind("invalid-email", S::UNPROCESSABLE_ENTITY, "Invalid e-mail address",
+        "Send one address, such as ada@example.org.");
+    EmailTaken = kind("email-taken", S::CONFLICT, "Another account has this address",
+        "Sign in to that account, or use another address."),
+        form at(Field::Email, Message::EmailTaken);
     OnlyWayIn = kind("only-way-in", S::CONFLICT, "The number is the only way to sign in",
         "Set a password with POST /api/v1/password/reset first; then you can remove the number.");
     TooManyTokens = kind("too-many-tokens", S::CONFLICT, "Too many tokens",
@@ -359,6 +365,14 @@ problems! {
         form InForm::Words(Words {
             closes: true,
             ..Words::bad("notice.account-disabled-title", "notice.account-disabled-text")
+        });
+    /// By a code that an earlier address of it has.
+    AccountFrozen = kind("account-frozen", S::FORBIDDEN, "Account frozen",
+        "Somebody who had its e-mail address before has frozen it, so codes do not open it. Sign in with POST /api/v1/login, or ask an administrator to unlock it."),
+        form InForm::Words(Words {
+            link: Some(("/login", "code-login.password")),
+            closes: true,
+            ..Words::warn("notice.account-frozen-title", "notice.account-frozen-text")
         });
     LastAdministrator = kind("last-administrator", S::CONFLICT, "No administrator would be left",
         "Make another account an administrator with POST /api/v1/admin/accounts/{id}/make-admin first. Administrators do not disable or delete their own account here.");
@@ -714,6 +728,12 @@ impl From<WebError> for Error {
             WebError::Answer(answer) => InternalError::from_response("answered", *answer).into(),
             WebError::Problem(problem) => problem.into(),
         }
+    }
+}
+
+impl From<MailboxError> for Problem {
+    fn from(_: MailboxError) -> Self {
+        Self::InvalidEmail
     }
 }
 

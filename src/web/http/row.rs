@@ -214,6 +214,26 @@ arguments!(A B C);
 arguments!(A B C D);
 arguments!(A B C D E);
 
+/// By which channels codes have to be sent, so that a row exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channels {
+    None,
+    Sms,
+    Mail,
+    Either,
+}
+
+impl Channels {
+    pub const fn exist(self, sms: bool, mail: bool) -> bool {
+        match self {
+            Self::None => true,
+            Self::Sms => sms,
+            Self::Mail => mail,
+            Self::Either => sms || mail,
+        }
+    }
+}
+
 /// A call as its annotation describes it.
 pub struct DescribedCall {
     pub method: HttpMethod,
@@ -226,7 +246,7 @@ pub struct Row {
     pub facts: RowFacts,
     pub call: Option<DescribedCall>,
     /// It exists only where codes are sent.
-    pub needs_codes: bool,
+    pub needs: Channels,
     /// At most so many bytes, where a handler takes them as they come.
     pub reads: Option<usize>,
     pub route: Route,
@@ -255,7 +275,7 @@ impl Row {
             attempts: Action::Request,
         };
         let route = route_of(methods, handler);
-        Self { facts, call: None, needs_codes: false, reads: None, route }
+        Self { facts, call: None, needs: Channels::None, reads: None, route }
     }
 
     /// What is only shown.
@@ -295,9 +315,19 @@ impl Row {
         Self { route: route_of(self.facts.methods, handler), ..self }
     }
 
-    /// It exists only where codes are sent.
+    /// It exists only where codes are sent by SMS.
     pub fn with_codes(self) -> Self {
-        Self { needs_codes: true, ..self }
+        Self { needs: Channels::Sms, ..self }
+    }
+
+    /// It exists only where mail is sent.
+    pub fn with_mail(self) -> Self {
+        Self { needs: Channels::Mail, ..self }
+    }
+
+    /// It exists only where codes are sent, one way or the other.
+    pub fn with_codes_or_mail(self) -> Self {
+        Self { needs: Channels::Either, ..self }
     }
 
     pub fn reads(self, bytes: usize) -> Self {

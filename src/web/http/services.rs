@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    Accounts, ApiTokens, Grants, HalfSignIns, Invitations, Profiles, Sessions, SubmittedForms,
+    Accounts, ApiTokens, Emails, Grants, HalfSignIns, Invitations, Profiles, Sessions, SubmittedForms,
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
@@ -46,6 +46,7 @@ pub struct Services {
     pub public_url: String,
     pub server: Server,
     pub accounts: Accounts,
+    pub emails: Emails,
     pub sessions: Sessions,
     pub half_sign_ins: HalfSignIns,
     pub factor_verifier: FactorVerifier,

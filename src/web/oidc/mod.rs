@@ -23,8 +23,10 @@ use zeroize::Zeroizing;
 
 use crate::accounts::GrantHolder;
 use crate::clock::Micros;
-use crate::config::{App, LiveSettings, OidcClient};
+use crate::config::{App, EmailSource, LiveSettings, OidcClient};
+use crate::db::DbError;
 use crate::gate::{Verdict, authorize_client};
+use crate::mail::Mailbox;
 use crate::oidc::{OAuthError, Parameters};
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::page::in_force;
@@ -161,6 +163,19 @@ fn basic(sent: &HeaderValue) -> Option<BasicCredentials> {
 /// Whether whose a grant is may still use its client: judged each time that it is used.
 fn admits(app: &App, holder: &GrantHolder, now: Micros) -> bool {
     authorize_client(app, &holder.visitor, now) == Verdict::Allowed
+}
+
+/// For a client that is told what owners have confirmed: that address in place of the one of the profile.
+async fn tell_address(
+    services: &Services,
+    client: &OidcClient,
+    holder: &mut GrantHolder,
+) -> Result<(), DbError> {
+    if client.email == EmailSource::Verified {
+        let address = services.emails.of(holder.visitor.account).await?;
+        holder.visitor.profile.confirm(address.as_ref().map(Mailbox::as_str));
+    }
+    Ok(())
 }
 
 /// Lets scripts of clients' sites read the answer ; no cookies count here.

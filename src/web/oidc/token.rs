@@ -6,7 +6,7 @@ use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::{WrongCall, about, admits, answered, authenticated, bad, not_now, refused};
+use super::{WrongCall, about, admits, answered, authenticated, bad, not_now, refused, tell_address};
 use crate::accounts::{Account, AccountId, GrantRefusal, IssuedTokens};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::{App, LimitName, LiveSettings, OidcClient};
@@ -50,7 +50,8 @@ async fn answer(sender: &Requester, body: &Bytes, services: &Services, live: &Li
         Err(error) => return Ok(bad(error)),
     };
     match issued {
-        Ok(issued) => {
+        Ok(mut issued) => {
+            tell_address(services, client, &mut issued.holder).await?;
             if issued.is_late_repeat {
                 let why = issued.noted.map(|refusal| EventRule::noted(REPEAT, &refusal));
                 let account = issued.holder.visitor.account;
@@ -192,13 +193,14 @@ async fn introspected(
     }
     let found = services.grants.holder(&token).await?;
     let mut told = json!({ "active": false });
-    if let Some((holder, expires_at)) = found
+    if let Some((mut holder, expires_at)) = found
         && holder.client == client.client_id
         && live
             .apps
             .client(&client.client_id)
             .is_some_and(|(app, _)| admits(app, &holder, services.audit.now()))
     {
+        tell_address(services, client, &mut holder).await?;
         told = json!(Claims::of(&holder, client));
         for (name, value) in [
             ("active", json!(true)),

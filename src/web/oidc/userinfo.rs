@@ -4,7 +4,7 @@ use actix_web::http::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::token::mark_unknown;
-use super::{admits, answered};
+use super::{admits, answered, tell_address};
 use crate::config::LiveSettings;
 use crate::oidc::Claims;
 use crate::web::http::extract::bearer;
@@ -18,9 +18,13 @@ async fn claims(request: &HttpRequest, services: &Services, live: &LiveSettings)
     let Some(sent) = bearer(request.headers()) else {
         return Ok(refused("Bearer realm=\"Gatehouse\""));
     };
-    let found = services.grants.holder(sent).await?;
+    let mut found = services.grants.holder(sent).await?;
+    let client = found.as_ref().and_then(|(holder, _)| live.apps.client(&holder.client));
+    if let (Some((holder, _)), Some((_, client))) = (&mut found, client) {
+        tell_address(services, client, holder).await?;
+    }
     let told = found.as_ref().and_then(|(holder, _)| {
-        let (app, client) = live.apps.client(&holder.client)?;
+        let (app, client) = client?;
         admits(app, holder, services.audit.now()).then(|| Claims::of(holder, client))
     });
     Ok(match told {

@@ -52,6 +52,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
     let page = || AccountPage {
         form: FormPage::new(visit, "/account", Some("ada.lovelace"), None),
         login: "ada.lovelace".into(),
+        email: Some("ada@example.org".to_owned()),
         phone: None,
         profile: Profile::default(),
         has_password: true,

@@ -178,6 +178,8 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
                 "captcha-network",
                 "sms-address",
                 "sms-network",
+                "mail-address",
+                "mail-network",
             ],
         ),
     ] {

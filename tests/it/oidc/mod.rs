@@ -251,3 +251,19 @@ async fn a_client_signs_somebody_in_and_is_told_who_it_is() {
     assert_eq!(known.body["issuer"], app.url.as_str());
     assert_eq!(known.body["jwks_uri"], format!("{}/oauth/keys", app.url));
 }
+
+#[tokio::test]
+async fn a_client_may_be_told_the_address_that_the_owner_has_confirmed() {
+    let clients = clients().replacen("secret = ", "email = 'verified'\nsecret = ", 1);
+    let app = start(TestApp::on(Store::Memory).file_more(&clients)).await;
+    let (browser, access, _) = granted(&app, "alice").await;
+    let told = userinfo(&app.url, &access).await.body;
+    assert_eq!((&told["email"], &told["email_verified"]), (&Value::Null, &Value::Null), "{told}");
+    crate::mail::flows::confirm_signed_in(&app, &browser, "ada@example.org").await;
+    let told = userinfo(&app.url, &access).await.body;
+    assert_eq!(
+        (&told["email"], &told["email_verified"]),
+        (&"ada@example.org".into(), &true.into()),
+        "{told}"
+    );
+}

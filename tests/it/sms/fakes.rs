@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use gatehouse::clock::Micros;
 use gatehouse::codes::*;
+use gatehouse::config::ResetByMail;
 use gatehouse::db::DbError;
 use gatehouse::message::*;
 use gatehouse::sms::*;
@@ -86,14 +87,15 @@ impl Book {
     }
 }
 
-impl PhoneOwners for Book {
+impl RecipientOwners for Book {
     fn since<'a>(
         &'a self,
-        phone: &'a Phone,
+        recipient: &'a Recipient,
+        _: ResetByMail,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let out = self.out.load(Ordering::SeqCst);
-        let since = self.numbers.lock().unwrap().get(phone).copied();
+        let since = recipient.phone().and_then(|phone| self.numbers.lock().unwrap().get(phone).copied());
         Box::pin(async move { if out { Err(sqlx::Error::PoolClosed.into()) } else { Ok(since) } })
     }
 }

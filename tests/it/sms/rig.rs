@@ -13,6 +13,7 @@ use gatehouse::db::Db;
 use gatehouse::denied::Denied;
 use gatehouse::entropy::Entropy;
 use gatehouse::foundation::Foundation;
+use gatehouse::mail::Mailer;
 use gatehouse::message::*;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
@@ -124,6 +125,7 @@ impl Rig {
             given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
+            mailer: Mailer::nowhere(&foundation),
         };
         let codes = CodeService::with_patience(&foundation, parts, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }
@@ -255,7 +257,16 @@ pub fn ask(phone: &Phone, address: &[u8]) -> RequestedMessage {
 /// A guess without a browser or a known device.
 pub fn guess<'a>(phone: &'a Phone, code: &'a MessageCode, address: &'a [u8]) -> CodeGuess<'a> {
     let (network, browser, known) = (&address[..address.len().min(6)], None, false);
-    CodeGuess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
+    CodeGuess {
+        to: phone.clone().into(),
+        purpose: Purpose::Login,
+        code,
+        address,
+        network,
+        browser,
+        known,
+        solved: false,
+    }
 }
 
 /// All at once, each on its own task.

@@ -18,7 +18,7 @@ pub const PASSWORD: &str = "secret";
 pub struct Dovecot {
     folder: tempfile::TempDir,
     master: Child,
-    port: u16,
+    pub port: u16,
 }
 
 /// One connection of a mail client.
@@ -53,6 +53,7 @@ passdb {{
         std::fs::write(&conf, configuration(folder.path(), port, settings)).unwrap();
         let output = || std::fs::File::options().create(true).append(true).open(folder.path().join("out"));
         let mut dovecot = Command::new("/usr/sbin/dovecot");
+        std::os::unix::process::CommandExt::process_group(&mut dovecot, 0);
         dovecot.arg("-F").arg("-c").arg(&conf).stdin(Stdio::null());
         let master = dovecot.stdout(output().unwrap()).stderr(output().unwrap()).spawn().unwrap();
         let mut started = Self { folder, master, port };
@@ -131,8 +132,9 @@ impl ImapClient {
 
 impl Drop for Dovecot {
     fn drop(&mut self) {
-        // It ends its processes.
-        let _ = Command::new("kill").args(["-TERM", &self.master.id().to_string()]).status();
+        // Asked to end, it takes a second.
+        let group = format!("-{}", self.master.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.master.wait();
     }
 }

@@ -16,9 +16,11 @@ pub mod fast_cgi;
 pub mod hanging;
 pub mod kannel;
 pub mod limits;
+pub mod mail_server;
 #[cfg(feature = "nacos")]
 pub mod nacos;
 pub mod ports;
+pub mod postfix;
 pub mod postgres;
 pub mod process;
 pub mod proof;
@@ -26,6 +28,7 @@ pub mod redis;
 pub mod redis_group;
 pub mod reverse_proxy;
 pub mod routes;
+pub mod rspamd;
 pub mod setup;
 pub mod steered;
 

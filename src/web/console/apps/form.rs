@@ -118,6 +118,8 @@ pub struct ClientForm {
     pub signing: Option<String>,
     /// The value of `consent`; None stands for `none`.
     pub consent: Option<String>,
+    /// The value of `email`; None stands for `admin`.
+    pub email: Option<String>,
     #[serde(skip_serializing_if = "is_every_group")]
     pub groups: Vec<String>,
 }
@@ -134,6 +136,7 @@ impl Default for ClientForm {
             pkce: None,
             signing: None,
             consent: None,
+            email: None,
             groups: vec!["*".to_owned()],
         }
     }
@@ -209,6 +212,7 @@ impl ClientForm {
             pkce: optional("pkce"),
             signing: optional("signing"),
             consent: optional("consent"),
+            email: optional("email"),
             groups: words(text("groups")),
         })
     }
@@ -357,6 +361,10 @@ impl AppFormPage {
         [("", "app-form.consent-none"), ("once", "app-form.consent-once")]
     }
 
+    const fn email(&self) -> [(&'static str, &'static str); 2] {
+        [("", "app-form.email-admin"), ("verified", "app-form.email-verified")]
+    }
+
     /// The first mistake in a field of this id.
     fn wrong(&self, id: &str) -> Option<&str> {
         let mut mistakes = self.controls.mistakes.iter();
@@ -440,6 +448,7 @@ mod tests {
             pkce = "optional"
             signing = "ES256"
             consent = "once"
+            email = "verified"
             groups = ["staff", "team-*"]"#;
         let app = AppForm::of(&read(text), "grafana").unwrap();
         assert_eq!(read(&app.toml()), read(text));
@@ -447,7 +456,7 @@ mod tests {
         let sent = "name=grafana&who=group:staff&oidc=on&oidc-client_id=grafana&oidc-secret=+env:GRAFANA_SECRET\
             &oidc-redirect_uris=https://grafana.example/cb,%0D%0A%0D%0A+http://127.0.0.1/cb%0D%0A\
             &oidc-post_logout_redirect_uris=https://grafana.example&oidc-backchannel_logout_uri=http://10.0.0.1/out\
-            &oidc-allow_private=on&oidc-pkce=optional&oidc-signing=ES256&oidc-consent=once&oidc-groups=staff,+team-*";
+            &oidc-allow_private=on&oidc-pkce=optional&oidc-signing=ES256&oidc-consent=once&oidc-email=verified&oidc-groups=staff,+team-*";
         assert_eq!(AppForm::read(&pairs(sent), Some(&app)), app);
         let plain = "name=grafana&oidc=on&oidc-redirect_uris=https://a.example&oidc-pkce=&oidc-signing=&oidc-consent=&oidc-groups=*";
         let plain = AppForm::read(&pairs(plain), None);

@@ -314,7 +314,8 @@ const fn page_of(section: LiveSection) -> &'static str {
         | LiveSection::Login
         | LiveSection::Origins
         | LiveSection::Captcha
-        | LiveSection::Sms => HERE,
+        | LiveSection::Sms
+        | LiveSection::Mail => HERE,
     }
 }
 

@@ -1,0 +1,15 @@
+//! E-mail: addresses, letters, the queue, and the server that delivers.
+
+mod letter;
+mod mailbox;
+mod queue;
+mod seal;
+mod smtp;
+mod transport;
+
+pub use letter::{Letter, LetterFacts, LetterKind, letter};
+pub use mailbox::{Mailbox, MailboxError};
+pub use queue::{MailQueue, MailResult, MailState, NoticeRule, TakenMail, tell, tell_elsewhere};
+pub use seal::{MailSeal, QueuedMail, SealedLetter};
+pub use smtp::{MailDelivery, SmtpCheck, SmtpPhase};
+pub use transport::{MailOutbox, MailTransport, Mailer, OpenError, SentMail};

@@ -1,0 +1,174 @@
+//! `/account/email`, `POST` and `DELETE /api/v1/account/email`: the e-mail address of the signed-in account. An address can
+//! set a new password, so that both changes need the current one.
+
+use actix_web::HttpResponse;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::accounts::{Account, AuthenticatedSession};
+use crate::captcha::CaptchaForm;
+use crate::codes::Recipient;
+use crate::login::Password;
+use crate::message::{MessageCode, Purpose};
+use crate::web::account::{require_open, show_form, verified};
+use crate::web::code::{CodeForm, CodePage, EMAIL, EMAIL_REMOVAL, parse_sent_code, parse_sent_email};
+use crate::web::form::{FormReply, Notice};
+use crate::web::http::action::{parse_current, read_current};
+use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, EmailAddress, PASSWORD};
+use crate::web::http::page::language;
+use crate::web::http::{
+    ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, Locale, PageRequest, Problem,
+    SecretField, ServicesData, WebResult,
+};
+use crate::web::second_step::require_factor;
+use crate::web::session::{Member, MemberCall, OwnersForm};
+
+/// Challenges of every form that asks for the current password.
+const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEmail, example = json!({
+    "email": "ada@example.org", "code": "012345", "current_password": "correct horse battery staple"
+}))]
+pub struct SetEmailBody {
+    #[schema(value_type = EmailAddress)]
+    email: SecretField,
+    #[schema(value_type = CodeDigits)]
+    code: SecretField,
+    #[schema(value_type = CurrentPassword)]
+    current_password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = EmailRemoval, example = json!({ "current_password": "correct horse battery staple" }))]
+pub struct RemoveEmailBody {
+    #[schema(value_type = CurrentPassword)]
+    current_password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// The password is verified before the code is compared, so that a wrong password does not use up the code.
+async fn set_email(
+    by: &Actor<'_>,
+    account: &Account,
+    ((to, code), password): ((&Recipient, &MessageCode), Password),
+    locale: Locale,
+) -> Result<(), ActionRefusal> {
+    let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
+    let entry = by.entry(to, code, solved);
+    Ok(by.services.by_code.give_email(by.live, &owner, entry, locale.code()).await?)
+}
+
+pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
+    show_form(&visit, &services, &who, &EMAIL).await
+}
+
+pub async fn submit(visit: PageRequest, _: Member, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, submit_once).await
+}
+
+async fn submit_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
+    require_open(&visit, &services, &who, EMAIL.path).await?;
+    let live = visit.live(&services);
+    let page = CodePage::new(&visit, &EMAIL, Some(who.account.login.as_str()), None);
+    let show = page.shown_again(&visit, &live, &form.fields);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if who.account.password_hash.is_none() {
+        return Ok(reply.plain(Notice::PASSWORD_FIRST));
+    }
+    page.before_entry(&reply, Purpose::Verify, &form).await?;
+    let parse = |errors: &mut FieldErrors| {
+        let parsed = page.parse_both(&live, &form.fields, errors);
+        parsed.zip(errors.take(Field::CurrentPassword, parse_current(&form.current_password)))
+    };
+    let ((to, code), password) = reply.read(&form.guarded, parse).await?;
+    let actor = reply.actor(&form.guarded);
+    let set = set_email(&actor, &who.account, ((&to, &code), password), visit.locale).await;
+    reply.told(set).await?;
+    Ok(visit.see_other("/account", Some(Flash::EmailSet)))
+}
+
+pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
+    require_open(&visit, &services, &who, EMAIL_REMOVAL.path).await?;
+    Ok(match who.account.open_hash() {
+        Some(_) => {
+            CodePage::new(&visit, &EMAIL_REMOVAL, Some(who.account.login.as_str()), None).respond(&visit)
+        }
+        None => visit.see_other("/account", None),
+    })
+}
+
+pub async fn remove(visit: PageRequest, _: Member, form: OwnersForm, services: ServicesData) -> WebResult {
+    form.once(visit, services, remove_once).await
+}
+
+async fn remove_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
+    let owner = verified(&visit, &services, &who, &form, &EMAIL_REMOVAL).await?;
+    let removed = services.emails.remove(owner.id).await?;
+    Ok(visit.see_other("/account", removed.then_some(Flash::EmailRemoved)))
+}
+
+/// Give the account an e-mail address, in place of the one that it may have
+///
+/// With the code that POST /api/v1/mail/codes sent there. The current password is verified first; a mistake in it does
+/// not use up the code. An account with a second factor proves that before, with POST /api/v1/confirm. The address before
+/// is told of it. That another account has the address is told only to a caller with its code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/account/email",
+    operation_id = "setEmail",
+    tag = "account",
+    request_body = SetEmailBody,
+    responses((status = 204, description = "The account has the address.")),
+    extensions(("x-problems" = json!([ATTEMPT, PASSWORD, "invalid-email", "invalid-code", "email-taken", "no-password", "step-up-required"])))
+)]
+pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetEmailBody>) -> WebResult {
+    let (to, code) = (Recipient::from(parse_sent_email(&body.email)?), parse_sent_code(&body.code)?);
+    if who.account.password_hash.is_none() {
+        return Err(Problem::NoPassword.into());
+    }
+    require_factor(&call.services, &who).await?;
+    let password = read_current(Field::CurrentPassword, &body.current_password)?;
+    let (actor, locale) = (call.actor(FORM, body.captcha.as_ref()), language(call.request().headers()));
+    let set = set_email(&actor, &who.account, ((&to, &code), password), locale).await;
+    call.told(FORM, set).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Remove the account's e-mail address
+///
+/// Also 204 if it has none. An account with a second factor proves that before, with POST /api/v1/confirm.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/account/email",
+    operation_id = "removeEmail",
+    tag = "account",
+    request_body = RemoveEmailBody,
+    responses((status = 204, description = "The account has no address.")),
+    extensions(("x-problems" = json!([ATTEMPT, PASSWORD, "no-password", "step-up-required"])))
+)]
+pub async fn api_remove(MemberCall { who, call, body }: MemberCall<RemoveEmailBody>) -> WebResult {
+    if who.account.password_hash.is_none() {
+        return Err(Problem::NoPassword.into());
+    }
+    require_factor(&call.services, &who).await?;
+    let password = read_current(Field::CurrentPassword, &body.current_password)?;
+    let actor = call.actor(FORM, body.captcha.as_ref());
+    let verified = actor.verify(&who.account, password, Field::CurrentPassword).await;
+    let (owner, _) = call.told(FORM, verified).await?;
+    call.services.emails.remove(owner.id).await?;
+    Ok(HttpResponse::NoContent().finish())
+}

@@ -1,0 +1,125 @@
+//! Attacks by mail: bombs at one mailbox, spellings, scanners, and a server that is away.
+
+use std::time::Duration;
+
+use gatehouse::codes::*;
+use gatehouse::mail::Mailbox;
+use gatehouse::message::Purpose;
+use serde_json::json;
+
+use super::flows::{ask, confirm, mails, newest_code};
+use crate::sms::rig::*;
+use crate::support::app::{PASSWORD, TestApp};
+
+const FIVE: &str = "[limits.mail-mailbox]\nrules = [{ max = 5, window = '1h' }]\n\
+    [limits.mail-address]\nrules = []\n[limits.mail-network]\nrules = []\n[limits.mail-total]\nrules = []\n";
+
+/// Spellings of one mailbox.
+const SPELLINGS: [&str; 8] = [
+    "ada.lovelace@gmail.com",
+    "ADALOVELACE@gmail.com",
+    "a.d.a.lovelace@googlemail.com",
+    "adalovelace+a@gmail.com",
+    "Ada.Lovelace+bomb@GMAIL.com",
+    "adalovelace@ｇｍａｉｌ.com",
+    " adalovelace@gmail.com ",
+    "adalovelace+@googlemail.com",
+];
+
+on_each_store! {
+    of_120_parallel_asks_for_one_mailbox_in_eight_spellings_five_are_sent,
+}
+
+async fn of_120_parallel_asks_for_one_mailbox_in_eight_spellings_five_are_sent(store: Store) {
+    let rig = Rig::new(store, FIVE).await;
+    let instances = match store {
+        Store::Redis => vec![rig.instance().await, rig.instance().await],
+        // Each process of a memory store counts alone.
+        Store::Memory => vec![rig.instance().await],
+    };
+    let sends = |instances: &[Instance]| {
+        let instances: Vec<_> =
+            instances.iter().map(|instance| (instance.codes.clone(), instance.live().clone())).collect();
+        (0..60).map(move |turn: usize| {
+            let (codes, live) = instances[turn % instances.len()].clone();
+            let to = Mailbox::parse(SPELLINGS[turn % SPELLINGS.len()]).unwrap();
+            let here = address();
+            let asked = RequestedMessage::new(to, Purpose::Verify, "en").asked_from(&here, &here[..6]);
+            async move { codes.send(&live, asked).await.unwrap() }
+        })
+    };
+    let mut outcomes = all(sends(&instances)).await;
+    if store == Store::Redis {
+        rig.flush();
+    }
+    outcomes.extend(all(sends(&instances)).await);
+    let sent = outcomes.iter().filter(|outcome| matches!(outcome, SendOutcome::Sent(_))).count();
+    assert_eq!((outcomes.len(), sent), (120, 5));
+    let queued = instances[0].ledger().await;
+    assert_eq!(queued.len(), 5, "{queued:?}");
+}
+
+#[tokio::test]
+async fn whoever_follows_a_link_or_sends_empty_forms_uses_up_no_code() {
+    let app = TestApp::on(crate::support::app::Store::Memory).start().await;
+    app.client().register("alice", PASSWORD).await;
+    confirm(&app, &app.client(), "ada@example.org").await;
+    let owner = app.client();
+    assert_eq!(ask(&owner, "ada@example.org").await.status, 202);
+    let code = newest_code(&app, "ada@example.org", 2).await;
+    let mail = mails(&app, "ada@example.org").await.remove(0);
+    let text = mail["text"].as_str().unwrap().to_owned();
+    let link = text.split_whitespace().find(|word| word.starts_with("http")).expect("a link");
+    assert!(!link.contains(&code), "{link}");
+    let path = url::Url::parse(link).unwrap().path().to_owned();
+    let scanner = app.client();
+    for _ in 0..5 {
+        assert_eq!(scanner.http.head(format!("{}{path}", app.url)).send().await.unwrap().status(), 200);
+        assert_eq!(scanner.get(&path).await.status, 200);
+        scanner
+            .submit(&path, &path, &[("phone", "ada@example.org"), ("code", ""), ("good_until", "1")])
+            .await;
+    }
+    let set = super::flows::reset(&owner, "ada@example.org", &code).await;
+    assert_eq!(set.status, 204, "{}", set.text);
+}
+
+#[tokio::test]
+async fn nothing_that_is_typed_is_a_header() {
+    let app = TestApp::on(crate::support::app::Store::Memory).start().await;
+    app.client().register("alice", PASSWORD).await;
+    let owner = app.client();
+    owner.login("alice", PASSWORD).await;
+    for typed in [
+        "ada@example.org\r\nBcc: eve@example.org",
+        "ada@example.org%0d%0aBcc:eve@example.org,",
+        "=?utf-8?q?eve=40example.org?=@example.org",
+        "ada@example.org\0",
+        "\"ada\r\n\"@example.org",
+        "ada@example.org\u{2028}x",
+    ] {
+        let told = owner.call("/mail/codes", json!({ "email": typed, "purpose": "verify" })).await;
+        assert_eq!(told.problem(), "invalid-email", "{typed:?}: {}", told.text);
+    }
+}
+
+#[tokio::test]
+async fn letters_that_look_alike_are_never_anothers_mailbox() {
+    let app = TestApp::on(crate::support::app::Store::Memory).start().await;
+    app.client().register("alice", PASSWORD).await;
+    confirm(&app, &app.client(), "kim@example.org").await;
+    for typed in
+        ["\u{212a}im@example.org", "k\u{131}m@example.org", "ｋｉｍ@example.org", "kim@ex\u{430}mple.org"]
+    {
+        assert_eq!(ask(&app.client(), typed).await.status, 202, "{typed}");
+        app.advance(Duration::from_secs(1));
+    }
+    app.advance(Duration::from_secs(61));
+    // What is queued later has come: the code to confirm it, and this one, and none besides.
+    assert_eq!(ask(&app.client(), "kim@example.org").await.status, 202);
+    newest_code(&app, "kim@example.org", 2).await;
+    assert_eq!(
+        mails(&app, "kim@example.org").await.iter().filter(|mail| super::flows::has_code(mail)).count(),
+        2
+    );
+}

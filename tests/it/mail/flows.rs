@@ -1,0 +1,104 @@
+//! What tests do by mail: ask for codes, read what came, confirm an address, set a password.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, TestApp};
+
+pub const NEW: &str = "a new password for ada 9";
+
+/// Asks for a code that sets a new password.
+pub async fn ask(client: &Client, email: &str) -> Answer {
+    client.call("/mail/codes", json!({ "email": email, "purpose": "reset" })).await
+}
+
+/// Asks for one, with the challenge that is required first.
+pub async fn ask_solved(client: &Client, email: &str) -> Answer {
+    let asked = ask(client, email).await;
+    assert_eq!(asked.problem(), "captcha-required", "{}", asked.text);
+    let captcha = json!({ "id": asked.body["captcha"]["id"], "answer": ANSWER });
+    let body = json!({ "email": email, "purpose": "reset", "captcha": captcha });
+    client.call("/mail/codes", body).await
+}
+
+/// The mails to a mailbox, newest first.
+pub async fn mails(app: &TestApp, email: &str) -> Vec<Value> {
+    let found = app.client().get(&format!("/dev/outbox.json?email={}", email.replace('+', "%2B"))).await;
+    found.body.as_array().cloned().unwrap_or_default()
+}
+
+/// What the mails to a mailbox are seen to be, once they are.
+pub async fn until<T>(app: &TestApp, email: &str, seen: impl Fn(&[Value]) -> Option<T>) -> T {
+    for _ in 0..1_500 {
+        if let Some(seen) = seen(&mails(app, email).await) {
+            return seen;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", mails(app, email).await)
+}
+
+pub async fn until_mails(app: &TestApp, email: &str, count: usize) -> Vec<Value> {
+    until(app, email, |mails| (mails.len() >= count).then(|| mails.to_vec())).await
+}
+
+/// Waits for a mail whose subject has that word.
+pub async fn until_subject(app: &TestApp, email: &str, word: &str) -> Value {
+    let is_it = |mail: &&Value| mail["subject"].as_str().is_some_and(|subject| subject.contains(word));
+    until(app, email, |mails| mails.iter().find(is_it).cloned()).await
+}
+
+/// The code of a mail's text: the only line of six digits.
+pub fn code_of(mail: &Value) -> String {
+    let text = mail["text"].as_str().unwrap();
+    let is_code = |line: &&str| line.len() == 6 && line.bytes().all(|byte| byte.is_ascii_digit());
+    text.lines().map(str::trim).find(is_code).unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+/// The code of the newest of so many mails with a code.
+pub async fn newest_code(app: &TestApp, email: &str, count: usize) -> String {
+    let newest = |mails: &[Value]| {
+        let codes: Vec<_> = mails.iter().filter(|mail| has_code(mail)).collect();
+        (codes.len() >= count).then(|| code_of(codes[0]))
+    };
+    until(app, email, newest).await
+}
+
+pub fn has_code(mail: &Value) -> bool {
+    let is_code =
+        |line: &str| line.trim().len() == 6 && line.trim().bytes().all(|byte| byte.is_ascii_digit());
+    mail["text"].as_str().is_some_and(|text| text.lines().any(is_code))
+}
+
+/// Gives the signed-in account the address. It has no other code by mail yet.
+pub async fn confirm(app: &TestApp, owner: &Client, email: &str) {
+    owner.login("alice", PASSWORD).await;
+    confirm_signed_in(app, owner, email).await;
+}
+
+/// As another account.
+pub async fn confirm_as(app: &TestApp, login: &str, email: &str) {
+    let owner = app.client();
+    owner.login(login, PASSWORD).await;
+    confirm_signed_in(app, &owner, email).await;
+}
+
+pub async fn confirm_signed_in(app: &TestApp, owner: &Client, email: &str) {
+    let asked = owner.call("/mail/codes", json!({ "email": email, "purpose": "verify" })).await;
+    assert_eq!(asked.status, 202, "{}", asked.text);
+    let code = newest_code(app, email, 1).await;
+    let set = set(owner, email, &code).await;
+    assert_eq!(set.status, 204, "{}", set.text);
+    // The mailbox may have another now.
+    app.advance(Duration::from_secs(61));
+}
+
+pub async fn set(owner: &Client, email: &str, code: &str) -> Answer {
+    let body = json!({ "email": email, "code": code, "current_password": PASSWORD });
+    owner.call("/account/email", body).await
+}
+
+pub async fn reset(client: &Client, email: &str, code: &str) -> Answer {
+    client.call("/password/reset", json!({ "email": email, "code": code, "new_password": NEW })).await
+}
