@@ -411,7 +411,7 @@ const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_chan
 const SET_PROVEN: &str = concat!(
     "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND (NOT ",
+    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND frozen_at IS NULL AND (NOT ",
     factor_sql::has_factor!("$2"),
     " OR ",
     factor_sql::proof_holds!("$2", "$4", "$5"),
@@ -421,7 +421,7 @@ const SET_PROVEN: &str = concat!(
 const SET_PROVEN_BY_MAIL: &str = concat!(
     "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND disabled_at IS NULL
+    WHERE id = $2 AND disabled_at IS NULL AND frozen_at IS NULL
     AND EXISTS (SELECT 1 FROM account_emails e WHERE e.account = $2 AND e.mailbox = $3) AND (NOT ",
     factor_sql::has_factor!("$2"),
     " OR ",

@@ -75,7 +75,7 @@ pub enum StartError {
     #[error(transparent)]
     Gateway(#[from] gateway::OpenError),
     #[error(transparent)]
-    Mail(#[from] crate::mail::OpenError),
+    Mail(#[from] crate::mail::MailOpenError),
     #[error(transparent)]
     Webhook(#[from] webhooks::EndpointError),
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! Freezing an account: whoever had its address before can stop what somebody else may be doing with it, and nothing more.
-//! A frozen account has no sessions, and no code opens it or sets a password, until its owner signs in with the password and
-//! the second factor, if there is one, or an administrator unlocks it.
+//! A frozen account has no sessions, and no code opens it or sets a password, until its owner signs in with a passkey, or with
+//! the password and the second factor, if there is one, or an administrator unlocks it.
 
 use std::time::Duration;
 

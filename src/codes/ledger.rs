@@ -170,7 +170,7 @@ impl Ledger {
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
 /// the database some seconds before and after.
 const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
-/// The same of a mail, which waits in the queue for as long as its code is valid.
+/// A mail is pending for longer: it waits in the queue for as long as its code is valid.
 const QUEUED_AT_MOST: Duration = Duration::from_secs(60 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 

@@ -124,7 +124,7 @@ impl SenderLimits {
         }
     }
 
-    /// Of mail, which has no prefixes.
+    /// The limits on mail, which has no prefixes.
     fn mail(limits: &Limits) -> Self {
         let Limits { mail_mailbox, mail_address, mail_network, mail_total, .. } = limits;
         let none = || limit_of(MAIL_PREFIX, Vec::new(), LimitMode::Enforce);

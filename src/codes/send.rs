@@ -422,7 +422,12 @@ impl SendJob {
         let short = path != SendPath::Open;
         let is_mail = self.message.to.channel() == Channel::Mail;
         let (confirmed, gone) = if is_mail {
-            self.note_queued(short, share, &admitted, path);
+            // It is queued, or withheld. On the open path it is recorded with its answer.
+            if short {
+                let withheld = share == BudgetShare::Withheld;
+                let outcome = if withheld { Outcome::Withheld } else { Outcome::Ok };
+                self.record_short(outcome, &admitted, path);
+            }
             (Some(true), Duration::ZERO)
         } else if short {
             self.deliver_later((id, code), share, (admitted, path), slot);
@@ -523,21 +528,11 @@ impl SendJob {
         Some(inner.deps.mailer.seal.code(id, kind, mailbox, (code, locale), withheld, &inner.entropy))
     }
 
-    /// What is queued is on its way, or withheld: nobody who asked is told which.
-    fn note_queued(
-        self: &Arc<Self>,
-        short: bool,
-        share: BudgetShare,
-        admitted: &AdmittedHit,
-        path: SendPath,
-    ) {
-        if !short {
-            // Recorded with the answer.
-            return;
-        }
-        let outcome = if share == BudgetShare::Withheld { Outcome::Withheld } else { Outcome::Ok };
+    /// Counts and records a message in a shortage, of which nobody who asked is told what became.
+    fn record_short(&self, outcome: Outcome, admitted: &AdmittedHit, path: SendPath) {
         self.codes.0.metrics.message(self.message.to.channel(), outcome);
         let counted = self.logs.at_once(path);
+        // In a shortage every limit of the requester is one that only counts.
         let noted = admitted.noted.as_ref().filter(|_| path == SendPath::Accounts);
         let why = noted.map(|refusal| EventRule::noted(counted[refusal.bucket].limit.name(), refusal));
         self.record_event(AuditEvent { why, ..AuditEvent::new(admitted.at, self.action(), outcome) });
@@ -598,12 +593,7 @@ impl SendJob {
                     Outcome::Unknown
                 }
             };
-            job.codes.0.metrics.message(Channel::Sms, outcome);
-            let counted = job.logs.at_once(path);
-            // In a shortage every limit of the requester is one that only counts.
-            let noted = admitted.noted.as_ref().filter(|_| path == SendPath::Accounts);
-            let why = noted.map(|refusal| EventRule::noted(counted[refusal.bucket].limit.name(), refusal));
-            job.record_event(AuditEvent { why, ..AuditEvent::new(admitted.at, job.action(), outcome) });
+            job.record_short(outcome, &admitted, path);
             drop(slot);
         });
     }

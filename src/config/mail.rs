@@ -17,7 +17,7 @@ section! {
     MailSettings in "mail" {
         /// The server that delivers. None: the development outbox, where that of messages is in use, and otherwise no mail.
         url: Option<MailServer> = None, if_any(server);
-        /// Of the user in `url`.
+        /// The password of the user in `url`.
         password: Option<SecretRef> = None, if_any(secret);
         /// Certificate authorities (PEM) that are trusted in addition to the built-in ones.
         ca_file: Option<PathBuf> = None, if_any(path);
@@ -139,8 +139,10 @@ pub(super) fn read(section: &mut SectionReader<'_>) -> (MailSettings, MailTunabl
             section.refuse_key("url", "names a user; set mail.password, such as \"env:MAIL_PASSWORD\"");
         }
         Some(MailServer { user: None, .. }) | None if mail.password.is_some() => {
-            section
-                .refuse_key("password", "is of nobody; write the user into mail.url, as smtps://user@host");
+            section.refuse_key(
+                "password",
+                "belongs to no user; write the user into mail.url, as smtps://user@host",
+            );
         }
         Some(_) | None => {}
     }

@@ -113,7 +113,7 @@ impl ByCode {
     ) -> Result<(Box<Account>, bool), CodeRefusal> {
         let Self { codes, guard, accounts, .. } = self;
         let proven = proven(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?)?;
-        // Nobody signs in by mail.
+        // A code by mail signs nobody in.
         let phone = proven.recipient().phone().ok_or(CodeRefusal::WrongCode)?;
         loop {
             if let Some(account) = accounts.find_by_phone(phone).await? {
@@ -321,7 +321,7 @@ fn opened(account: Account) -> Result<Account, CodeRefusal> {
     if account.disabled_at.is_some() {
         return Err(CodeRefusal::AccountDisabled);
     }
-    // Whoever froze it had its address before; who has its number or its address now may be somebody else.
+    // It was frozen by somebody who had its address before; the one who has its number or address now may be a thief.
     if account.frozen_at.is_some() { Err(CodeRefusal::AccountFrozen) } else { Ok(account) }
 }
 

@@ -19,7 +19,7 @@ pub enum LetterKind {
     /// A sign-in from a browser that is not known at the account.
     NewDevice,
     PasswordChanged,
-    /// Also if there was none before.
+    /// The account has another number, or its first one.
     PhoneChanged,
     PhoneRemoved,
     /// To the old address, with a code that freezes the account.
@@ -67,7 +67,7 @@ pub struct LetterFacts<'a> {
     pub code: Option<&'a str>,
     /// How long a code that was asked for is valid. The days of one that freezes are in the words.
     pub minutes: Option<u64>,
-    /// As it is to be shown: `2026-11-29 14:05 UTC`.
+    /// The time in words: `2026-11-29 14:05 UTC`.
     pub at: Option<&'a str>,
     /// Masked.
     pub network: Option<&'a str>,
@@ -77,7 +77,7 @@ pub struct LetterFacts<'a> {
     pub support: Option<&'a str>,
 }
 
-/// As secret as its code.
+/// A letter as it is sent; as secret as its code.
 pub struct Letter {
     pub subject: String,
     pub text: String,

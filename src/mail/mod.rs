@@ -12,4 +12,4 @@ pub use mailbox::{Mailbox, MailboxError};
 pub use queue::{MailQueue, MailResult, MailState, NoticeRule, TakenMail, tell, tell_elsewhere};
 pub use seal::{MailSeal, QueuedMail, SealedLetter};
 pub use smtp::{MailDelivery, SmtpCheck, SmtpPhase};
-pub use transport::{MailOutbox, MailTransport, Mailer, OpenError, SentMail};
+pub use transport::{MailOpenError, MailOutbox, MailTransport, Mailer, SentMail};

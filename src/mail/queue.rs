@@ -17,7 +17,7 @@ use crate::message::hex;
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum MailState {
     Sent,
-    /// For good, by the server that delivers; or its mailbox refuses mail.
+    /// The server refused it for good, or its mailbox refuses mail.
     Refused,
     /// It may have been sent, and is not sent again.
     Unknown,
@@ -82,7 +82,7 @@ pub struct NoticeRule {
 }
 
 impl NoticeRule {
-    /// Of changes of what opens an account: nobody changes it more often by hand.
+    /// The rule for changes of what opens an account: nobody changes it more often by hand.
     pub const CRITICAL: Self = Self { max: 10, window: Duration::from_secs(24 * 60 * 60) };
 }
 

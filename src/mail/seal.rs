@@ -52,17 +52,18 @@ impl MailSeal {
         self.seal.seal(owner.as_bytes(), text.as_bytes(), entropy)
     }
 
-    /// None if it was sealed under another key file.
+    /// Opens a text; None if it was sealed under another key file.
     pub fn open(&self, owner: &str, sealed: &str) -> Option<String> {
         let opened = self.seal.open(owner.as_bytes(), sealed)?;
         String::from_utf8(opened.to_vec()).ok()
     }
 
-    /// `id` is that of the mail.
+    /// Seals a letter for the mail of that id.
     pub fn seal_letter(&self, id: &str, letter: &SealedLetter, entropy: &Entropy) -> String {
         self.seal(id, &serde_json::to_string(letter).unwrap_or_default(), entropy)
     }
 
+    /// Opens a letter; None if it was sealed under another key file.
     pub fn letter(&self, id: &str, sealed: &str) -> Option<SealedLetter> {
         serde_json::from_str(&self.open(id, sealed)?).ok()
     }
@@ -81,7 +82,7 @@ impl MailSeal {
         let address = (kind != LetterKind::ResetCode).then(|| mailbox.as_str().to_owned());
         let (code, locale) = (code.to_owned(), locale.to_owned());
         let id = id.to_string();
-        // The same work for a mail that is withheld.
+        // A mail that is withheld takes the same work.
         let sealed = self.seal_letter(&id, &SealedLetter { code, locale, address }, entropy);
         QueuedMail { id, kind, mailbox: self.key(mailbox), sealed: (!withheld).then_some(sealed) }
     }

@@ -10,6 +10,7 @@ use lettre::{Address, Message};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use secrecy::ExposeSecret;
 use zeroize::Zeroizing;
 
 use super::smtp::{MailDelivery, SmtpCheck, SmtpPhase, SmtpServer};
@@ -17,11 +18,11 @@ use super::{Letter, MailQueue, MailSeal, Mailbox};
 use crate::clock::{Clock, Micros};
 use crate::config::{MailSettings, SecretError, Server, SmsSettings};
 use crate::foundation::Foundation;
-use secrecy::ExposeSecret;
 
+/// A setting with which no mail can be sent.
 #[derive(Debug, thiserror::Error)]
 #[error("{field} {reason}")]
-pub struct OpenError {
+pub struct MailOpenError {
     pub field: &'static str,
     pub reason: String,
 }
@@ -68,17 +69,19 @@ impl MailTransport {
         settings: &MailSettings,
         (server, sms): (&Server, &SmsSettings),
         clock: &Clock,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, MailOpenError> {
         let Some(url) = &settings.url else {
             let outbox = || Self::Outbox(MailOutbox { mails: Arc::default(), clock: clock.clone() });
             return Ok(if settings.shows(server, sms) { outbox() } else { Self::Nowhere });
         };
         let password = settings.password.as_ref().map(crate::config::SecretRef::read).transpose();
-        let password = password
-            .map_err(|error: SecretError| OpenError { field: "mail.password", reason: error.to_string() })?;
+        let password = password.map_err(|error: SecretError| MailOpenError {
+            field: "mail.password",
+            reason: error.to_string(),
+        })?;
         let password = password.map(|it| Zeroizing::new(it.expose_secret().to_owned()));
         let address = |field, text: &str| {
-            text.parse::<Address>().map_err(|error| OpenError { field, reason: error.to_string() })
+            text.parse::<Address>().map_err(|error| MailOpenError { field, reason: error.to_string() })
         };
         let server = SmtpServer {
             host: url.host.clone(),
@@ -142,7 +145,7 @@ impl SmtpTransport {
         }
     }
 
-    /// It says that a program has sent it, so that no absent person's server answers (RFC 3834).
+    /// A message says that a program has sent it, so that no absent person's server answers (RFC 3834).
     fn message(
         &self,
         id: &str,
@@ -168,8 +171,8 @@ impl SmtpTransport {
     }
 }
 
-fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> {
-    let refused = |reason: String| OpenError { field: "mail.ca_file", reason };
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, MailOpenError> {
+    let refused = |reason: String| MailOpenError { field: "mail.ca_file", reason };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(found) if !found.is_empty() => Ok(found),

@@ -211,7 +211,7 @@ pub struct MailCodeBody {
     captcha: Option<CaptchaSolution>,
 }
 
-/// Nobody signs in by mail.
+/// What a code by mail is for: it signs nobody in.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum MailPurpose {

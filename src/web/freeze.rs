@@ -99,7 +99,7 @@ pub async fn api(body: Json<FreezeBody>, call: ApiRequest) -> WebResult {
 #[template(path = "pages/freeze.html")]
 pub struct FreezePage {
     pub form: FormPage,
-    /// As it was typed, if it was wrong.
+    /// The code as it was typed, if it was wrong.
     typed: String,
 }
 

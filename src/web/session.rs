@@ -254,8 +254,8 @@ pub async fn begin(
             {
                 services.accounts.require_new_password(account).await?;
             }
-            let by_password = matches!(first, FirstFactor::Password | FirstFactor::PasswordFrom(_));
-            if account.frozen_at.is_some() && by_password {
+            let by_code = matches!(first, FirstFactor::Code | FirstFactor::MailCode);
+            if account.frozen_at.is_some() && !by_code {
                 let has_factor = services.accounts.has_factor(account.id).await?;
                 if newest.is_some() || !has_factor {
                     services.emails.lift(account.id).await?;
@@ -263,7 +263,7 @@ pub async fn begin(
             }
             if sender.known_devices().at(account.id).is_none() {
                 let (network, live) = (sender.client.masked(), sender.settings(services));
-                // Nobody is kept out by it.
+                // The owner signs in all the same.
                 if let Err(error) = services.emails.tell_of_device(account.id, &network, &live).await {
                     tracing::warn!(%error, "a notice of a new device could not be written");
                 }

@@ -175,6 +175,24 @@ fn limits() {
             "limits.sms-guess.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
             "limits.sms-guess.rules[0].then: cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\"",
         ),
+        ("mail.url = 'smtps://mail.example'", "mail.url: needs mail.from, the address that our mail is from"),
+        (
+            "mail.url = 'smtps://login@mail.example'\nmail.from = 'login@example.org'",
+            "mail.url: names a user; set mail.password, such as \"env:MAIL_PASSWORD\"",
+        ),
+        (
+            "mail.password = 'env:MAIL_PASSWORD'",
+            "mail.password: belongs to no user; write the user into mail.url, as smtps://user@host",
+        ),
+        (
+            "mail.url = 'smtps://login:hunter2@mail.example'",
+            "mail.url: contains a password; write that as mail.password",
+        ),
+        (
+            "mail.from = 'Gatehouse <login@example.org>'",
+            "mail.from: is not an address alone, such as \"login@example.org\"",
+        ),
+        ("mail.timeout = '3m'", "mail.timeout: 3m is out of range; it must be from 1s to 2m"),
         (
             "limits.captcha-total.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
             "limits.captcha-total.rules[0].then: cannot be \"captcha\": this limit counts CAPTCHAs; use \"block\"",

@@ -150,7 +150,7 @@ pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetEmailBody>) -
 
 /// Remove the account's e-mail address
 ///
-/// Also 204 if it has none. An account with a second factor proves that before, with POST /api/v1/confirm.
+/// The answer is 204, too, if it has none. An account with a second factor proves that before, with POST /api/v1/confirm.
 #[utoipa::path(
     delete,
     path = "/api/v1/account/email",
