@@ -19,6 +19,8 @@ pub enum Hindrance {
     Disabled { since: Micros },
     /// There were too many wrong passwords in a row: only known devices get in by it.
     PasswordDisabled { since: Micros },
+    /// Whoever had its address before froze it: no code opens it.
+    Frozen { since: Micros },
     /// It has neither a password nor a number yet.
     NeverEntered,
     /// This rule of a limit is full, for the name or for the number.
@@ -31,6 +33,7 @@ impl Hindrance {
         match self {
             Self::Disabled { .. } => "disabled",
             Self::PasswordDisabled { .. } => "password-disabled",
+            Self::Frozen { .. } => "frozen",
             Self::NeverEntered => "never-entered",
             Self::Full { of_number: true, .. } => "codes",
             Self::Full { limit, .. } if limit.name() == LimitName::FactorAccount.as_str() => "factor",
@@ -43,7 +46,7 @@ impl Hindrance {
 
     /// Whether unlocking ends it. What an administrator has done, another act undoes.
     pub const fn can_be_unlocked(&self) -> bool {
-        matches!(self, Self::PasswordDisabled { .. } | Self::Full { .. })
+        matches!(self, Self::PasswordDisabled { .. } | Self::Frozen { .. } | Self::Full { .. })
     }
 }
 
@@ -56,6 +59,7 @@ pub fn hindrances_of<'a>(
     if let Some(account) = account {
         found.extend(account.disabled_at.map(|since| Hindrance::Disabled { since }));
         found.extend(account.password_disabled_at.map(|since| Hindrance::PasswordDisabled { since }));
+        found.extend(account.frozen_at.map(|since| Hindrance::Frozen { since }));
         let is_new = account.password_hash.is_none() && account.phone.is_none();
         found.extend(is_new.then_some(Hindrance::NeverEntered));
     }
@@ -125,10 +129,12 @@ impl Lookup {
         let mut ended = 0;
         for hindrance in self.hindrances(live, account).await? {
             let done = match &hindrance {
-                Hindrance::PasswordDisabled { .. } => match subject(account, false) {
-                    Some(subject) => self.enable_password(&subject, by.clone()).await?,
-                    None => false,
-                },
+                Hindrance::PasswordDisabled { .. } | Hindrance::Frozen { .. } => {
+                    match subject(account, false) {
+                        Some(subject) => self.enable_password(&subject, by.clone()).await?,
+                        None => false,
+                    }
+                }
                 Hindrance::Full { of_number: true, .. } if by.token.is_some() => false,
                 Hindrance::Full { limit, of_number, .. } => match subject(account, *of_number) {
                     Some(subject) => self.clear(live, limit.name(), &subject, by.clone()).await?,

@@ -23,9 +23,10 @@ pub struct StandingRow {
 }
 
 /// In a list, as keys.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
     ("disabled", "accounts.disabled"),
     ("password-disabled", "standing.in-list-password"),
+    ("frozen", "standing.in-list-frozen"),
     ("never-entered", "standing.in-list-never"),
     ("refused", "standing.in-list-refused"),
     ("captcha", "standing.in-list-captcha"),
@@ -51,6 +52,9 @@ impl StandingRow {
                 since: Some(Moment(*since)),
                 ..row(locale.t("standing.password-disabled").into_owned())
             },
+            Hindrance::Frozen { since } => {
+                Self { since: Some(Moment(*since)), ..row(locale.t("standing.frozen").into_owned()) }
+            }
             Hindrance::NeverEntered => row(locale.t("standing.never-entered").into_owned()),
             Hindrance::Full { limit, rule, until, .. } => {
                 let name = limit.name();
@@ -79,8 +83,8 @@ pub async fn of_account(
 #[derive(Serialize, ToSchema)]
 #[schema(as = Standing)]
 pub struct StandingBody {
-    /// `disabled`, `password-disabled`, `never-entered`, `refused`, `captcha`, `factor` (the second step) or `codes` (of its
-    /// number).
+    /// `disabled`, `password-disabled`, `frozen`, `never-entered`, `refused`, `captcha`, `factor` (the second step) or
+    /// `codes` (of its number).
     kind: &'static str,
     /// The limit that is full.
     #[serde(skip_serializing_if = "Option::is_none")]

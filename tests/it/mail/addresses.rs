@@ -7,12 +7,12 @@ use serde_json::json;
 use super::flows::{
     self, NEW, ask, code_of, confirm, confirm_as, mails, newest_code, reset, until_mails, until_subject,
 };
-use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 use crate::support::setup::max;
 
 const ADA: &str = "ada@example.org";
 
-async fn app_with_ada() -> (TestApp, crate::support::app::Client) {
+async fn app_with_ada() -> (TestApp, Client) {
     let app = TestApp::on(Store::Memory).start().await;
     app.client().register("alice", PASSWORD).await;
     let owner = app.client();
@@ -175,17 +175,32 @@ async fn a_reset_by_mail_obeys_its_rule_and_opens_no_administrator() {
     assert_eq!(reset(&app.client(), ADA, &code).await.problem(), "password-required");
 }
 
+/// Changes the account's address, and reads the code that its earlier one gets.
+async fn freeze_code(app: &TestApp, owner: &Client) -> String {
+    let body = json!({ "email": "ada@example.net", "purpose": "verify" });
+    assert_eq!(owner.call("/mail/codes", body).await.status, 202);
+    let code = newest_code(app, "ada@example.net", 1).await;
+    let set = flows::set(owner, "ada@example.net", &code).await;
+    assert_eq!(set.status, 204, "{}", set.text);
+    let told = until_subject(app, ADA, "address changed").await;
+    let mut lines = told["text"].as_str().unwrap().lines().map(str::trim);
+    let freeze = lines.find(|line| line.len() == 19 && line.matches('-').count() == 3);
+    freeze.unwrap_or_else(|| panic!("{told}")).to_owned()
+}
+
+/// Asks for a code at the address in force, the `count`th of it, and tries to set a password with it.
+async fn reset_with_code(app: &TestApp, count: usize) -> Answer {
+    let stranger = app.client();
+    app.advance(Duration::from_secs(61));
+    assert_eq!(ask(&stranger, "ada@example.net").await.status, 202);
+    let code = newest_code(app, "ada@example.net", count).await;
+    reset(&stranger, "ada@example.net", &code).await
+}
+
 #[tokio::test]
 async fn the_earlier_address_freezes_the_account_and_the_password_lifts_that() {
     let (app, owner) = app_with_ada().await;
-    let body = json!({ "email": "ada@example.net", "purpose": "verify" });
-    assert_eq!(owner.call("/mail/codes", body).await.status, 202);
-    let code = newest_code(&app, "ada@example.net", 1).await;
-    assert_eq!(flows::set(&owner, "ada@example.net", &code).await.status, 204);
-    let told = until_subject(&app, ADA, "address changed").await;
-    let lines = told["text"].as_str().unwrap().lines().map(str::trim);
-    let freeze = lines.clone().find(|line| line.len() == 19 && line.matches('-').count() == 3);
-    let freeze = freeze.unwrap_or_else(|| panic!("{told}")).to_owned();
+    let freeze = freeze_code(&app, &owner).await;
     let stranger = app.client();
     for wrong in ["", "7K3M", "AAAA-AAAA-AAAA-AAAA"] {
         assert_ne!(stranger.call("/freeze", json!({ "code": wrong })).await.status, 204, "{wrong}");
@@ -195,15 +210,43 @@ async fn the_earlier_address_freezes_the_account_and_the_password_lifts_that() {
     assert_eq!(page.status, 303, "{}", page.text);
     assert_eq!(owner.get("/account").await.status, 303, "every session has ended");
     assert_ne!(stranger.call("/freeze", json!({ "code": freeze })).await.status, 204, "it is good once");
-    app.advance(Duration::from_secs(61));
-    assert_eq!(ask(&stranger, "ada@example.net").await.status, 202);
-    let code = newest_code(&app, "ada@example.net", 2).await;
-    assert_eq!(reset(&stranger, "ada@example.net", &code).await.problem(), "account-frozen");
+    assert_eq!(reset_with_code(&app, 2).await.problem(), "account-frozen");
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
-    app.advance(Duration::from_secs(61));
-    assert_eq!(ask(&stranger, "ada@example.net").await.status, 202);
-    let code = newest_code(&app, "ada@example.net", 3).await;
-    assert_eq!(reset(&stranger, "ada@example.net", &code).await.status, 204);
+    assert_eq!(reset_with_code(&app, 3).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_freeze_is_lifted_by_a_passkey_but_not_by_half_a_sign_in() {
+    let app = TestApp::on(Store::Memory).at_localhost().start().await;
+    app.client().register("alice", PASSWORD).await;
+    let owner = app.client();
+    confirm(&app, &owner, ADA).await;
+    let freeze = freeze_code(&app, &owner).await;
+    let (passkey, _) = owner.add_passkey("Phone").await;
+    assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
+    app.client().login("alice", PASSWORD).await;
+    let halfway = reset_with_code(&app, 2).await;
+    assert_eq!(halfway.problem(), "account-frozen", "before any second step");
+    let signed_in = app.client().login_by_passkey(&passkey).await;
+    assert_eq!(signed_in.status, 200, "{}", signed_in.text);
+    assert_eq!(reset_with_code(&app, 3).await.problem(), "factor-required");
+}
+
+#[tokio::test]
+async fn an_administrator_lifts_a_freeze() {
+    let (app, owner) = app_with_ada().await;
+    let boss = app.sign_in_admin("boss").await;
+    let freeze = freeze_code(&app, &owner).await;
+    assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
+    assert_eq!(reset_with_code(&app, 2).await.problem(), "account-frozen");
+    let found = boss.get("/api/v1/admin/accounts?login=alice").await;
+    let id = found.body["accounts"][0]["id"].as_str().unwrap();
+    let shown = boss.get(&format!("/api/v1/admin/accounts/{id}")).await;
+    assert_eq!(shown.body["standing"][0]["kind"], "frozen", "{}", shown.text);
+    let unlock = format!("/admin/accounts/{id}/unlock");
+    let unlocked = boss.call(&unlock, json!({ "reason": "She called." })).await;
+    assert_eq!((unlocked.status, &unlocked.body["standing"]), (200, &json!([])), "{}", unlocked.text);
+    assert_eq!(reset_with_code(&app, 3).await.status, 204);
 }
 
 #[tokio::test]
