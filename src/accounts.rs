@@ -134,6 +134,8 @@ pub enum CreateError {
     LoginTaken,
     #[error("another account has this number")]
     PhoneTaken,
+    #[error("another account has this address")]
+    EmailTaken,
     #[error(transparent)]
     Db(DbError),
 }
@@ -167,24 +169,27 @@ impl Accounts {
     }
 
     async fn insert(&self, account: Account) -> Result<Account, CreateError> {
-        // The table knows of no other spellings. Of a name with a final sigma an older version may have stored one.
-        let [.., older] = account.login.spellings();
-        if older != account.login && self.find(&older).await.map_err(CreateError::Db)?.is_some() {
+        if self.has_older_spelling(&account.login).await? {
             return Err(CreateError::LoginTaken);
         }
         // The time is that of the database, by which messages are counted, because the two are compared.
         let since = match &account.phone {
-            Some(_) => Some(self.db.now(&self.clock).await.map_err(CreateError::Db)?),
+            Some(_) => Some(self.db.now(&self.clock).await?),
             None => None,
         };
         let rows = execute!(&self.db => insert!(account, since))?;
         match &account.phone {
             _ if rows > 0 => Ok(account),
-            Some(phone) if self.find_by_phone(phone).await.map_err(CreateError::Db)?.is_some() => {
-                Err(CreateError::PhoneTaken)
-            }
+            Some(phone) if self.find_by_phone(phone).await?.is_some() => Err(CreateError::PhoneTaken),
             _ => Err(CreateError::LoginTaken),
         }
+    }
+
+    /// Whether an account has another spelling of the name. The table knows of none: of a name with a final sigma an older
+    /// version may have stored one.
+    async fn has_older_spelling(&self, login: &Username) -> Result<bool, DbError> {
+        let [.., older] = login.spellings();
+        Ok(older != *login && self.find(&older).await?.is_some())
     }
 
     /// Creates an administrator with a one-time password, unless there is an administrator (then None). If
@@ -194,8 +199,7 @@ impl Accounts {
         login: &Username,
         phc: &Phc,
     ) -> Result<Option<Account>, CreateError> {
-        let mut tx =
-            self.db.begin_exclusive(DbLock::on("accounts.first-admin")).await.map_err(CreateError::Db)?;
+        let mut tx = self.db.begin_exclusive(DbLock::on("accounts.first-admin")).await?;
         if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
             return Ok(None);
         }
@@ -205,7 +209,7 @@ impl Accounts {
         if rows == 0 {
             return Err(CreateError::LoginTaken);
         }
-        tx.commit().await.map_err(CreateError::Db)?;
+        tx.commit().await?;
         Ok(Some(account))
     }
 
@@ -317,6 +321,12 @@ impl Roles {
 impl From<sqlx::Error> for CreateError {
     fn from(error: sqlx::Error) -> Self {
         Self::Db(error.into())
+    }
+}
+
+impl From<DbError> for CreateError {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use gatehouse_limiter::LimitMode;
 use sqlx::{query, query_as, query_scalar};
 
-use super::{Account, AccountId, Accounts, BY_EMAIL};
+use super::{Account, AccountId, Accounts, BY_EMAIL, CreateError, INSERT, Phc, Roles, Username, insert};
 use crate::clock::{Clock, Micros};
 use crate::codes::{Recipient, RecipientOwners};
 use crate::config::{LiveSettings, ResetByMail};
@@ -62,6 +62,36 @@ impl Emails {
             Recipient::Phone(phone) => self.accounts.find_by_phone(phone).await,
             Recipient::Mailbox(mailbox) => self.accounts.one(BY_EMAIL, &[&self.key(mailbox)]).await,
         }
+    }
+
+    /// Creates an account whose owner has proved that the address is theirs.
+    pub async fn create(
+        &self,
+        login: &Username,
+        phc: &Phc,
+        (mailbox, locale): (&Mailbox, &str),
+    ) -> Result<Account, CreateError> {
+        const SET: &str = "INSERT INTO account_emails (account, mailbox, address, locale, since)
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+        let account = self.accounts.fresh(login, Some(phc), None, Roles::default());
+        if self.accounts.has_older_spelling(&account.login).await? {
+            return Err(CreateError::LoginTaken);
+        }
+        let id = account.id.to_string();
+        let sealed = self.seal.seal(&id, mailbox.as_str(), &self.entropy);
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
+        let now = tx.now(&self.clock).await?;
+        // What is not committed is not made.
+        if execute!(in &mut tx => insert!(account, None::<Micros>))? == 0 {
+            return Err(CreateError::LoginTaken);
+        }
+        let set = execute!(in &mut tx => query(SET).bind(&id).bind(self.key(mailbox)).bind(&sealed)
+            .bind(locale).bind(now.0))?;
+        if set == 0 {
+            return Err(CreateError::EmailTaken);
+        }
+        tx.commit().await?;
+        Ok(account)
     }
 
     /// Gives the account an address, replacing any earlier one, to which that is told. The account is as it was when its

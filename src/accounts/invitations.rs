@@ -338,8 +338,7 @@ impl Accounts {
             " RETURNING group_names"
         );
         let account = self.fresh(login, Some(phc), None, Roles::default());
-        let [.., older] = account.login.spellings();
-        if older != account.login && self.find(&older).await?.is_some() {
+        if self.has_older_spelling(&account.login).await? {
             return Ok(Acceptance::LoginTaken);
         }
         let mut tx = self.db.begin_exclusive(DbLock::on("accounts.invited")).await?;

@@ -90,7 +90,7 @@ async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it(database: TestDatab
         match task.await.unwrap() {
             Ok(_) => made += 1,
             Err(CreateError::LoginTaken) => {}
-            Err(CreateError::PhoneTaken) => panic!("nobody has a number"),
+            Err(CreateError::PhoneTaken | CreateError::EmailTaken) => panic!("nobody has one"),
             Err(CreateError::Db(error)) => panic!("{error}"),
         }
     }

@@ -309,7 +309,12 @@ impl SharedParts {
             sign_in: SignInService::new(guard.clone(), accounts.clone(), hasher.clone(), &foundation.entropy),
             policy: AuthPolicy::new(foundation, self.attempts.clone(), base.shared()),
             attempts: self.attempts,
-            registration: Registration::new(guard.clone(), accounts.clone(), hasher.clone(), codes.clone()),
+            registration: Registration::new(
+                guard.clone(),
+                (accounts.clone(), emails.clone()),
+                hasher.clone(),
+                codes.clone(),
+            ),
             by_code: ByCode::new(
                 foundation,
                 codes.clone(),

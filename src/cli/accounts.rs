@@ -256,7 +256,7 @@ pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> 
             tell!("{} is now an administrator.", login.as_str());
             Ok(())
         }
-        Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
+        Err(CreateError::LoginTaken | CreateError::PhoneTaken | CreateError::EmailTaken) => {
             Err(CliFailure::unusable(format!("NAME: {} is taken; choose another", login.as_str())))
         }
         Err(CreateError::Db(error)) => Err(CliFailure::broken(error)),

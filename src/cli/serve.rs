@@ -193,7 +193,7 @@ async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result
     }
     match accounts.create_first_admin(&login, &hash).await {
         Ok(Some(_)) => Ok(()),
-        Ok(None) | Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
+        Ok(None) | Err(CreateError::LoginTaken | CreateError::PhoneTaken | CreateError::EmailTaken) => {
             tell!("Another instance created it in the meantime: use the password that was shown there.");
             Ok(())
         }

@@ -10,7 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::recipient::Channel;
 use super::request::TRY_AGAIN;
 use crate::clock::Micros;
-use crate::config::{LimitName, RegistrationMode, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY};
+use crate::config::{LimitName, SMS_BRAKE, SMS_BUDGET, SMS_COUNTRY};
 use crate::denied::{ACCESS, BUSY};
 use crate::message::{MessagePurpose, Purpose};
 use crate::sms::brake::BrakedPrefix;
@@ -150,14 +150,14 @@ impl SendPath {
         }
     }
 
-    /// The path on which a request begins.
-    pub const fn first(purpose: &MessagePurpose, channel: Channel, mode: RegistrationMode) -> Self {
+    /// The path on which a request begins. With `new_numbers` whoever signs in by a code to a new number gets an account.
+    pub const fn first(purpose: &MessagePurpose, channel: Channel, new_numbers: bool) -> Self {
         match purpose {
-            // Strangers may name any address: mail that nobody who is signed in asks for goes to addresses of accounts alone.
+            // Strangers may name any address: mail that neither confirms one nor registers goes to addresses of accounts alone.
             MessagePurpose::Own(Purpose::Login | Purpose::Reset) if matches!(channel, Channel::Mail) => {
                 Self::Accounts
             }
-            MessagePurpose::Own(Purpose::Login | Purpose::Reset) if !mode.is_open() => Self::Accounts,
+            MessagePurpose::Own(Purpose::Login | Purpose::Reset) if !new_numbers => Self::Accounts,
             _ => Self::Open,
         }
     }

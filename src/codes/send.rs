@@ -195,7 +195,7 @@ impl SendJob {
                 MessagePurpose::Relayed(_) => RELAYED,
             },
             guess_window: limits.guess.longest_window(),
-            first: SendPath::first(&message.purpose, channel, live.registration.mode),
+            first: SendPath::first(&message.purpose, channel, live.registration.takes_new_numbers()),
             handover: None,
             codes,
             message,

@@ -417,9 +417,13 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
         return None;
     }
     let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
-    if captcha == CaptchaRules::OnlyAsks && !is_one_window(&rules) {
-        section
-            .refuse_key("rules", "must be one rule with a window of 10m to 24h: a detector has one window");
+    let counted_once = if captcha == CaptchaRules::OnlyAsks {
+        Some("a detector has one window")
+    } else {
+        (name == LimitName::MailNotice.as_str()).then_some("notices are counted in one window")
+    };
+    if let Some(why) = counted_once.filter(|_| !is_one_window(&rules)) {
+        section.refuse_key("rules", format!("must be one rule with a window of 10m to 24h: {why}"));
         return None;
     }
     let refused = |wrong: LimitError| match wrong.rule() {

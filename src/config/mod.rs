@@ -64,8 +64,8 @@ pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_se
 pub use reader::nearest;
 pub use sections::{
     AuditSettings, BreachedAction, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, DatabaseUrl,
-    Difficulty, LoginTunables, PasswordSettings, RegistrationMode, RegistrationSettings, Secrets, Server,
-    SessionSettings, SqliteFile, StoreSettings, StoreUrl, TelemetrySettings,
+    Difficulty, LoginTunables, PasswordSettings, RegistrationMode, RegistrationProof, RegistrationSettings,
+    Secrets, Server, SessionSettings, SqliteFile, StoreSettings, StoreUrl, TelemetrySettings,
 };
 pub use settings::{Config, LiveSettings, Settings};
 pub use sms::{

@@ -392,9 +392,27 @@ impl BreachedAction {
 }
 
 section! {
-    #[derive(Copy)]
     RegistrationSettings in "registration" {
         mode: RegistrationMode = RegistrationMode::Open, word(&RegistrationMode::WORDS);
+        /// What strangers prove before they have an account.
+        require: Vec<RegistrationProof> = Vec::new(), ListOf(word(&[("email", RegistrationProof::Email)]));
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistrationProof {
+    /// That an e-mail address is theirs.
+    Email,
+}
+
+impl RegistrationSettings {
+    pub fn requires(&self, proof: RegistrationProof) -> bool {
+        self.require.contains(&proof)
+    }
+
+    /// Whether a stranger who signs in by a code to a new number gets an account by that.
+    pub fn takes_new_numbers(&self) -> bool {
+        self.mode.is_open() && self.require.is_empty()
     }
 }
 

@@ -16,8 +16,8 @@ use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
 use super::sections::{
     self, AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, LoginTunables,
-    PasskeySettings, PasswordSettings, RegistrationSettings, Secrets, Server, SessionSettings, StoreSettings,
-    StoreUrl, TelemetrySettings,
+    PasskeySettings, PasswordSettings, RegistrationProof, RegistrationSettings, Secrets, Server,
+    SessionSettings, StoreSettings, StoreUrl, TelemetrySettings,
 };
 use super::sms::{SmsSettings, SmsTunables};
 use super::values::shown;
@@ -76,6 +76,7 @@ impl Config {
         let rp_id_at = root.place_in("passkeys", "rp_id");
         let budget_at = root.place_in("sms", "budget");
         let blocks_at = root.place_in("sms", "budget_blocks");
+        let require_at = root.place_in("registration", "require");
         // Without a place the only thing to point at is the limit.
         let retention_at = root.place_in("sms", "retention").or_else(|| root.place_of("limits"));
         // A gateway that was refused is read as the outbox, which must not cause a second problem.
@@ -146,6 +147,13 @@ impl Config {
         {
             const NO_BUDGET: &str = "needs sms.budget, such as \"200 EUR / day\"";
             root.refuse(place, "sms.budget_blocks".to_owned(), NO_BUDGET.to_owned());
+        }
+        let mail_works = settings.mail.sends(&settings.server, &settings.sms);
+        if let Some(place) = require_at
+            .filter(|_| live.registration.requires(RegistrationProof::Email) && !mail_works && !sms_failed)
+        {
+            const NO_MAIL: &str = "has \"email\", but no mail is sent; set mail.url, or leave it out";
+            root.refuse(place, "registration.require".to_owned(), NO_MAIL.to_owned());
         }
         Self { warnings: Vec::new(), settings, live }
     }

@@ -119,7 +119,7 @@ impl ByCode {
             if let Some(account) = accounts.find_by_phone(phone).await? {
                 return Ok((self.signed_in(opened(account)?, entry), false));
             }
-            if !live.registration.mode.is_open() {
+            if !live.registration.takes_new_numbers() {
                 return Err(CodeRefusal::Closed);
             }
             match accounts.create_with_phone(&self.name(), None, phone).await {
@@ -129,7 +129,7 @@ impl ByCode {
                 }
                 // The number: another sign-in created the account in the meantime, and the next look finds
                 // it. The login: another name is drawn.
-                Err(CreateError::PhoneTaken | CreateError::LoginTaken) => {}
+                Err(CreateError::PhoneTaken | CreateError::EmailTaken | CreateError::LoginTaken) => {}
                 Err(CreateError::Db(error)) => return Err(error.into()),
             }
         }

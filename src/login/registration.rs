@@ -1,4 +1,4 @@
-//! Creating an account with a name and a password, with or without a number, and changing that password.
+//! Creating an account with a name and a password, with or without a number or an address, and changing that password.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, SignedInOwner};
 use crate::accounts::{
-    Acceptance, Account, Accounts, CreateError, Invitation, Phc, Roles, ShownBy, Username,
+    Acceptance, Account, Accounts, CreateError, Emails, Invitation, Phc, Roles, ShownBy, Username,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::codes::{CheckOutcome, CodeGuess, CodeService, Recipient};
@@ -16,7 +16,6 @@ use crate::config::{LimitName, LiveSettings, RegistrationMode};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::message::{MessageCode, Purpose};
-use crate::sms::Phone;
 
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
@@ -24,6 +23,7 @@ const LIMIT: &str = LimitName::RegisterAddress.as_str();
 pub struct Registration {
     guard: Arc<LoginGuard>,
     accounts: Accounts,
+    emails: Emails,
     hasher: PasswordHasher,
     codes: CodeService,
 }
@@ -32,7 +32,12 @@ pub struct Registration {
 pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
     pub password: &'a str,
-    pub phone: Option<(&'a Phone, &'a MessageCode)>,
+    /// The number or address that is theirs, with the code that went there.
+    pub proof: Option<(&'a Recipient, &'a MessageCode)>,
+    /// What events know it by.
+    pub named: Option<&'a str>,
+    /// The language of mails.
+    pub locale: &'a str,
     pub invitation: Option<&'a Invitation>,
     pub origin: &'a RequestOrigin,
     /// The browser's id, if it has one: the one that requested the code has guesses of its own.
@@ -50,6 +55,8 @@ pub enum RegistrationOutcome {
     LoginTaken,
     /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
+    /// Only somebody who has proved that the address is theirs learns this.
+    EmailTaken,
     WrongCode,
     /// Whether the name is taken was not looked up.
     Unfit(PasswordError),
@@ -85,13 +92,13 @@ pub fn is_admitted(live: &LiveSettings, invitation: Option<&Invitation>) -> bool
 }
 
 impl Registration {
-    pub const fn new(
+    pub fn new(
         guard: Arc<LoginGuard>,
-        accounts: Accounts,
+        (accounts, emails): (Accounts, Emails),
         hasher: PasswordHasher,
         codes: CodeService,
     ) -> Self {
-        Self { guard, accounts, hasher, codes }
+        Self { guard, accounts, emails, hasher, codes }
     }
 
     /// Counts the address first, because an attacker would want us to compute hashes. A form that ends before its
@@ -152,8 +159,8 @@ impl Registration {
         newcomer: RegistrationRequest<'_>,
         hash: &Phc,
     ) -> Result<RegistrationOutcome, DbError> {
-        let Self { accounts, codes, .. } = self;
-        let RegistrationRequest { login, phone, invitation, origin, browser, solved, .. } = newcomer;
+        let Self { accounts, emails, codes, .. } = self;
+        let RegistrationRequest { login, proof, invitation, origin, browser, solved, locale, .. } = newcomer;
         let RequestOrigin { address, network } = origin;
         if let Some(Invitation { id, account: Some(account) }) = invitation {
             let set = accounts.set_password(account.id, hash, ShownBy::Invitation(*id)).await?;
@@ -164,7 +171,7 @@ impl Registration {
         }
         // Looked up although it is known, so that it takes the same time.
         let taken = accounts.find(login).await?.is_some();
-        if is_reserved(live, login) || (taken && phone.is_some()) {
+        if is_reserved(live, login) || (taken && proof.is_some()) {
             return Ok(RegistrationOutcome::LoginTaken);
         }
         if let Some(Invitation { id, .. }) = invitation {
@@ -177,15 +184,17 @@ impl Registration {
                 Acceptance::Ended => RegistrationOutcome::InvitationEnded,
             });
         }
-        let Some((phone, code)) = phone else {
+        let Some((to, code)) = proof else {
             return self.made(accounts.create(login, hash, Roles::default()).await);
         };
-        // If an account has the number already, no code creates another.
-        let purpose = Purpose::Register;
-        let to = Recipient::from(phone.clone());
+        // If an account has the number or the address already, no code creates another.
+        let (to, purpose) = (to.clone(), Purpose::Register);
         let guess = CodeGuess { to, purpose, code, address, network, browser, known: false, solved };
         match codes.check(live, guess).await? {
-            CheckOutcome::Right(_) => self.made(accounts.create_with_phone(login, Some(hash), phone).await),
+            CheckOutcome::Right(proven) => self.made(match proven.recipient() {
+                Recipient::Phone(phone) => accounts.create_with_phone(login, Some(hash), phone).await,
+                Recipient::Mailbox(mailbox) => emails.create(login, hash, (mailbox, locale)).await,
+            }),
             CheckOutcome::Wrong => Ok(RegistrationOutcome::WrongCode),
             CheckOutcome::Denied(denied) => Ok(RegistrationOutcome::Denied(denied)),
         }
@@ -199,6 +208,7 @@ impl Registration {
             }
             Err(CreateError::LoginTaken) => Ok(RegistrationOutcome::LoginTaken),
             Err(CreateError::PhoneTaken) => Ok(RegistrationOutcome::PhoneTaken),
+            Err(CreateError::EmailTaken) => Ok(RegistrationOutcome::EmailTaken),
             Err(CreateError::Db(error)) => Err(error),
         }
     }
@@ -206,13 +216,14 @@ impl Registration {
     /// The event of an attempt for which there is no room. What ended otherwise says so with `..`. The name has no
     /// account yet, or belongs to somebody else.
     fn event<'a>(&self, newcomer: RegistrationRequest<'a>) -> AuditEvent<'a> {
-        let phone = newcomer.phone.map(|(phone, _)| phone);
+        let recorded = newcomer.proof.zip(newcomer.named).map(|((to, _), named)| to.recorded(named));
+        let (recipient, prefix) = recorded.unzip();
         AuditEvent {
             account: Some(audit::EventSubject::Login(newcomer.login.as_str())),
             address: Some(audit::EventSubject::Address(&newcomer.origin.address)),
             network: Some(audit::EventSubject::Network(&newcomer.origin.network)),
-            phone: phone.map(|phone| audit::EventSubject::Phone(phone.as_str())),
-            prefix: phone.map(|phone| audit::EventSubject::Prefix(phone.block())),
+            phone: recipient,
+            prefix: prefix.flatten(),
             solved: newcomer.solved,
             ..AuditEvent::new(self.guard.audit().now(), Action::Register, audit::Outcome::Busy)
         }
@@ -234,6 +245,7 @@ impl Registration {
             RegistrationOutcome::InvitationEnded => Some("invitation-ended"),
             RegistrationOutcome::LoginTaken => Some("login-taken"),
             RegistrationOutcome::PhoneTaken => Some("phone-taken"),
+            RegistrationOutcome::EmailTaken => Some("email-taken"),
             RegistrationOutcome::Unfit(_) => Some("unfit-password"),
             RegistrationOutcome::Denied(_) if !hashed => Some("busy"),
             // Which is an event of its own.

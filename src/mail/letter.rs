@@ -465,8 +465,8 @@ mod tests {
                 (kind, _) if kind.is_code() => "切勿把验证码告诉任何人",
                 (kind, "en") if kind.can_freeze() => "enter this code within seven days",
                 (kind, _) if kind.can_freeze() => "请在七天内打开下方页面",
-                (LetterKind::Frozen, "en") => "prove that it is yours",
-                (LetterKind::Frozen, _) => "证明账号归您所有",
+                (LetterKind::Frozen, "en") => "sign in with your password",
+                (LetterKind::Frozen, _) => "请用密码登录",
                 (_, "en") => "If that was you, there is nothing to do.",
                 _ => "无需处理",
             };

@@ -15,7 +15,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::codes::{Recipient, RequestedMessage, SendOutcome, SendReceipt, TurnResult};
-use crate::config::LiveSettings;
+use crate::config::{LiveSettings, RegistrationProof};
 use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
 use crate::sms::Phone;
@@ -169,7 +169,6 @@ async fn send(
     extensions(("x-problems" = json!([ATTEMPT, NUMBER, "registration-closed"])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
-    const FORM: CaptchaForm = CaptchaForm::SmsCode;
     if body.purpose == Purpose::Verify {
         session::member(call.request()).await?;
     } else if call.is_denied(&call.live) {
@@ -178,26 +177,37 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     if body.purpose == Purpose::Register && !call.live.registration.mode.is_open() {
         return Err(Problem::RegistrationClosed.into());
     }
-    let phone = parse_sent_phone(&call.live, &body.phone)?;
+    let to = Recipient::from(parse_sent_phone(&call.live, &body.phone)?);
+    let response = send_called(&call, (&to, body.purpose), body.captcha.as_ref(), |sent| {
+        HttpResponse::Accepted().json(CodeAccepted {
+            phone: to.masked(),
+            expires_in: whole_seconds(sent.expires_in),
+            resend_after: resend_seconds(sent),
+            delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
+            short: sent.short.then_some(true),
+        })
+    });
+    Ok(call.with_quota(CountedAs::Message, response.await?, None))
+}
+
+/// What a call that asks for a code does, once it is known for whom and for what.
+async fn send_called(
+    call: &ApiRequest,
+    wanted: (&Recipient, Purpose),
+    captcha: Option<&CaptchaSolution>,
+    answer: impl FnOnce(&SendReceipt) -> HttpResponse,
+) -> WebResult {
+    const FORM: CaptchaForm = CaptchaForm::SmsCode;
     let headers = call.request().headers();
     let once = idempotency_key(headers)?.map(str::to_owned);
-    let locale = language(headers);
     let (browser, named) = call.named_browser();
-    let to = Recipient::from(phone);
-    let (actor, wanted) = (call.actor(FORM, body.captcha.as_ref()), (&to, body.purpose));
-    let sent = send(&actor, wanted, &browser, locale, once, body.captcha.is_some()).await;
-    let sent = call.told(FORM, sent).await?;
-    let mut response = HttpResponse::Accepted().json(CodeAccepted {
-        phone: to.masked(),
-        expires_in: whole_seconds(sent.expires_in),
-        resend_after: resend_seconds(&sent),
-        delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
-        short: sent.short.then_some(true),
-    });
+    let sent =
+        send(&call.actor(FORM, captcha), wanted, &browser, language(headers), once, captcha.is_some()).await;
+    let mut response = answer(&call.told(FORM, sent).await?);
     if let Some(cookie) = named {
         set(&mut response, cookie);
     }
-    Ok(call.with_quota(CountedAs::Message, response, None))
+    Ok(response)
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -215,6 +225,8 @@ pub struct MailCodeBody {
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum MailPurpose {
+    /// Where registration requires an address.
+    Register,
     Reset,
     Verify,
 }
@@ -233,12 +245,21 @@ struct MailCodeAccepted {
 /// Send a code to an e-mail address
 ///
 /// A code for `reset` goes to an address that an account has confirmed, and the answer is the same for any other. `verify`
-/// needs a session, and sends to the address that the account is to have.
+/// needs a session, and sends to the address that the account is to have. `register` is for where an account needs an
+/// address, and sends to any.
 #[utoipa::path(
     post,
     path = "/api/v1/mail/codes",
     operation_id = "sendMailCode",
     tag = "mail",
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "The caller's name for this request, of visible ASCII. A repetition for the same address and purpose \
+            gets the same answer and sends no second message while the code is valid.",
+        min_length = 1,
+        max_length = 64
+    )),
     request_body = MailCodeBody,
     responses((
         status = 202,
@@ -247,33 +268,40 @@ struct MailCodeAccepted {
         body = MailCodeAccepted,
         headers(("BrowserCookie"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, "invalid-email"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-email", "registration-closed"])))
 )]
 pub async fn api_mail(body: Json<MailCodeBody>, call: ApiRequest) -> WebResult {
-    const FORM: CaptchaForm = CaptchaForm::SmsCode;
     let purpose = match body.purpose {
         MailPurpose::Verify => {
             session::member(call.request()).await?;
             Purpose::Verify
         }
-        MailPurpose::Reset if call.is_denied(&call.live) => return Err(Problem::Denied.into()),
+        MailPurpose::Register | MailPurpose::Reset if call.is_denied(&call.live) => {
+            return Err(Problem::Denied.into());
+        }
+        MailPurpose::Register if !call.live.registration.mode.is_open() => {
+            return Err(Problem::RegistrationClosed.into());
+        }
+        // Otherwise strangers have no mail sent to whom they name.
+        MailPurpose::Register if !call.live.registration.requires(RegistrationProof::Email) => {
+            return Err(Problem::wrong(
+                "purpose",
+                "Registration needs no address here. Use reset or verify.",
+            )
+            .into());
+        }
+        MailPurpose::Register => Purpose::Register,
         MailPurpose::Reset => Purpose::Reset,
     };
     let to = Recipient::from(parse_sent_email(&body.email)?);
-    let locale = language(call.request().headers());
-    let (browser, named) = call.named_browser();
-    let actor = call.actor(FORM, body.captcha.as_ref());
-    let sent = send(&actor, (&to, purpose), &browser, locale, None, body.captcha.is_some()).await;
-    let sent = call.told(FORM, sent).await?;
-    let mut response = HttpResponse::Accepted().json(MailCodeAccepted {
-        email: to.masked(),
-        expires_in: whole_seconds(sent.expires_in),
-        resend_after: resend_seconds(&sent),
-    });
-    if let Some(cookie) = named {
-        set(&mut response, cookie);
-    }
-    Ok(response)
+    let answer = |sent: &SendReceipt| {
+        HttpResponse::Accepted().json(MailCodeAccepted {
+            email: to.masked(),
+            expires_in: whole_seconds(sent.expires_in),
+            resend_after: resend_seconds(sent),
+        })
+    };
+    send_called(&call, (&to, purpose), body.captcha.as_ref(), answer).await
 }
 
 pub fn resend_seconds(sent: &SendReceipt) -> u64 {
@@ -416,6 +444,18 @@ impl Asks {
             }),
         };
         errors.take(self.field(), parsed)
+    }
+
+    /// The code, too.
+    pub fn parse_both(
+        self,
+        live: &LiveSettings,
+        fields: &CodeFields,
+        errors: &mut FieldErrors,
+    ) -> Option<(Recipient, MessageCode)> {
+        let to = self.parse(live, fields, errors);
+        let code = parse_code(fields, errors);
+        to.zip(code)
     }
 }
 
@@ -677,9 +717,7 @@ impl CodePage {
         fields: &CodeFields,
         errors: &mut FieldErrors,
     ) -> Option<(Recipient, MessageCode)> {
-        let to = self.step.asks.parse(live, fields, errors);
-        let code = parse_code(fields, errors);
-        to.zip(code)
+        self.step.asks.parse_both(live, fields, errors)
     }
 
     fn focus(&self) -> &'static str {

@@ -1,4 +1,5 @@
-//! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number.
+//! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number, or an e-mail address where one is
+//! required.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Json, Query};
@@ -8,23 +9,27 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Account, FirstFactor, Invitation, Username};
 use crate::captcha::CaptchaForm;
-use crate::config::LiveSettings;
+use crate::codes::Recipient;
+use crate::config::{LiveSettings, RegistrationProof};
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
+use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
-use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    Asks, CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
+    Asks, CodeFields, CodeStage, CodeStep, parse_sent_email, parse_sent_phone, send_step, step_of,
 };
 use crate::web::form::{
     FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
 };
 use crate::web::http::api::invalid_unless;
-use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
+use crate::web::http::describe::{
+    ATTEMPT, CodeDigits, EmailAddress, MobileNumber, NUMBER, NewPassword, UserName,
+};
 use crate::web::http::extract;
+use crate::web::http::page::language;
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
-    PageRequest, Problem, SecretField, ServicesData, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Locale, Message,
+    Next, PageRequest, Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
@@ -54,6 +59,9 @@ pub struct RegisterBody {
     /// Together with the code that was sent to it, or neither.
     #[schema(value_type = Option<MobileNumber>)]
     phone: Option<SecretField>,
+    /// Where an account needs an address, and only there: with the code that was sent to it.
+    #[schema(value_type = Option<EmailAddress>)]
+    email: Option<SecretField>,
     #[schema(value_type = Option<CodeDigits>)]
     code: Option<SecretField>,
     captcha: Option<CaptchaSolution>,
@@ -61,27 +69,40 @@ pub struct RegisterBody {
 
 /// Somebody who wants an account, or to enter that of an invitation.
 pub struct Newcomer {
-    pub login: Username,
-    pub phone: Option<(Phone, MessageCode)>,
-    pub invitation: Option<Invitation>,
+    login: Username,
+    proof: Option<(Recipient, MessageCode)>,
+    invitation: Option<Invitation>,
+    locale: Locale,
 }
 
 impl Newcomer {
-    fn new(login: Username, phone: Option<(Phone, MessageCode)>) -> Self {
-        Self { login, phone, invitation: None }
+    fn new(login: Username, proof: Option<(Recipient, MessageCode)>, locale: Locale) -> Self {
+        Self { login, proof, invitation: None, locale }
     }
+
+    pub fn invited(login: Username, invitation: Invitation) -> Self {
+        Self { invitation: Some(invitation), ..Self::new(login, None, Locale::default()) }
+    }
+}
+
+/// What newcomers prove besides a name and a password: an address where accounts need one, else a number if they like.
+fn asks(live: &LiveSettings) -> Asks {
+    if live.registration.requires(RegistrationProof::Email) { Asks::Email } else { Asks::Phone }
 }
 
 pub async fn register(
     by: &Actor<'_>,
-    Newcomer { login, phone, invitation }: &Newcomer,
+    Newcomer { login, proof, invitation, locale }: &Newcomer,
     password: &SecretField,
 ) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem().await?;
+    let named = proof.as_ref().map(|(to, _)| to.named());
     let request = RegistrationRequest {
         login,
         password: password.expose(),
-        phone: phone.as_ref().map(|(phone, code)| (phone, code)),
+        proof: proof.as_ref().map(|(to, code)| (to, code)),
+        named: named.as_deref(),
+        locale: locale.code(),
         invitation: invitation.as_ref(),
         origin: &by.origin,
         browser: by.browser().map(|browser| &browser[..]),
@@ -93,6 +114,7 @@ pub async fn register(
         RegistrationOutcome::InvitationEnded => Err(Problem::InvitationEnded.into()),
         RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken.into()),
         RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken.into()),
+        RegistrationOutcome::EmailTaken => Err(Problem::EmailTaken.into()),
         RegistrationOutcome::WrongCode => Err(Problem::InvalidCode.into()),
         RegistrationOutcome::Unfit(unfit) => Err(Problem::at(Field::Password, unfit.into()).into()),
         RegistrationOutcome::Denied(denied) => Err(Problem::denied(denied, CountedAs::Account).into()),
@@ -100,10 +122,12 @@ pub async fn register(
 }
 
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
-    let is_open = visit.live(&services).registration.mode.is_open();
+    let live = visit.live(&services);
+    let is_open = live.registration.mode.is_open();
     let page = |visit: &PageRequest, next, _| {
         let form = FormPage::new(visit, "/register", None, next);
-        let page = RegisterPage { form, login: String::new(), step: CodeStep::asking("") };
+        let step = CodeStep { asks: asks(&live), ..CodeStep::asking("") };
+        let page = RegisterPage { form, login: String::new(), step };
         let notice = if is_open { Notice::None } else { Notice::REGISTRATION_CLOSED };
         page.again(notice, CaptchaBlock::Absent).respond(visit)
     };
@@ -116,14 +140,17 @@ pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) 
 
 async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
+    let asks = asks(&live);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = FormPage::new(&visit, "/register", None, form.to.target(&visit, &live));
         let login = form.login.chars().take(256).collect();
-        RegisterPage { form: page, login, step }.again(notice, captcha).respond(&visit)
+        RegisterPage { form: page, login, step: CodeStep { asks, ..step } }
+            .again(notice, captcha)
+            .respond(&visit)
     };
     let show = |notice: Notice, captcha| {
-        let step = match notice.errors().of(Field::Phone) {
-            Some(Message::PhoneTaken) => CodeStep::asking(""),
+        let step = match notice.errors().of(asks.field()) {
+            Some(Message::PhoneTaken | Message::EmailTaken) => CodeStep::asking(""),
             _ => step_of(&form.fields, visit.now()),
         };
         page(step, notice, captcha)
@@ -132,17 +159,19 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     if !live.registration.mode.is_open() && visit.admits_form(&form.guarded.csrf_token) {
         return Ok(reply.plain(Notice::REGISTRATION_CLOSED));
     }
-    match stage(&form) {
-        Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
+    match stage(asks, &form) {
+        Some(_) if asks == Asks::Phone && !visit.edge.sends_codes => {
+            return Ok(reply.invalid(Field::Phone, Message::NoCodesSent));
+        }
         Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
         Some(CodeStage::Send) if form.fields.send.is_some() || passes(&live, &form) => {
             let (step, notice) =
-                send_step(&reply, (Asks::Phone, Purpose::Register), &form.fields, &form.guarded).await?;
+                send_step(&reply, (asks, Purpose::Register), &form.fields, &form.guarded).await?;
             return Ok(page(step, notice, CaptchaBlock::Absent));
         }
         Some(CodeStage::Send | CodeStage::Entry) | None => {}
     }
-    let parsed = reply.read(&form.guarded, |errors| parse(&live, &form, errors)).await?;
+    let parsed = reply.read(&form.guarded, |errors| parse(&live, &form, visit.locale, errors)).await?;
     let account = reply.told(register(&reply.actor(&form.guarded), &parsed, &form.password).await).await?;
     let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
     let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Password).await?;
@@ -150,9 +179,11 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
 }
 
-/// The stage of the code; None if no number is given.
-fn stage(form: &RegisterForm) -> Option<CodeStage> {
-    let named = !form.fields.phone.expose().trim().is_empty() || !form.fields.code.expose().is_empty();
+/// The stage of the code; None if none is needed: no number is given, and no address required.
+fn stage(asks: Asks, form: &RegisterForm) -> Option<CodeStage> {
+    let named = asks == Asks::Email
+        || !form.fields.phone.expose().trim().is_empty()
+        || !form.fields.code.expose().is_empty();
     named.then(|| CodeStage::of(&form.fields))
 }
 
@@ -161,23 +192,28 @@ fn stage(form: &RegisterForm) -> Option<CodeStage> {
 fn passes(live: &LiveSettings, form: &RegisterForm) -> bool {
     let mut errors = FieldErrors::default();
     parse_login(form, &mut errors);
-    parse_phone(live, &form.fields, &mut errors);
+    asks(live).parse(live, &form.fields, &mut errors);
     errors.is_empty()
 }
 
 /// Every mistake at once.
-fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> Option<Newcomer> {
-    let login = parse_login(form, errors);
-    let number = match stage(form) {
+fn parse(
+    live: &LiveSettings,
+    form: &RegisterForm,
+    locale: Locale,
+    errors: &mut FieldErrors,
+) -> Option<Newcomer> {
+    let (login, asks) = (parse_login(form, errors), asks(live));
+    let proof = match stage(asks, form) {
         None => Some(None),
-        Some(CodeStage::Entry) => parse_both(live, &form.fields, errors).map(Some),
+        Some(CodeStage::Entry) => asks.parse_both(live, &form.fields, errors).map(Some),
         Some(CodeStage::Send | CodeStage::AnotherNumber) => {
-            parse_phone(live, &form.fields, errors);
+            asks.parse(live, &form.fields, errors);
             return None;
         }
     };
     errors.take(Field::Password, Password::check(form.password.expose()).map_err(Message::from));
-    login.zip(number).map(|(login, number)| Newcomer::new(login, number))
+    login.zip(proof).map(|(login, proof)| Newcomer::new(login, proof, locale))
 }
 
 fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
@@ -186,8 +222,8 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
 
 /// Create an account, and sign in to it
 ///
-/// Whether a number belongs to another account is told only to a caller with its code. Input that is refused does not
-/// use up the code.
+/// Whether a number or an address belongs to another account is told only to a caller with its code. Input that is refused
+/// does not use up the code.
 #[utoipa::path(
     post,
     path = "/api/v1/register",
@@ -200,7 +236,7 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
         body = UserBody,
         headers(("SignInCookies"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "registration-closed", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-email", "invalid-code", "login-taken", "phone-taken", "email-taken", "registration-closed", "busy"])))
 )]
 pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
     // Before the fields are looked at: the answer is one for every name.
@@ -218,38 +254,52 @@ pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
 fn parse_body(call: &ApiRequest, body: &RegisterBody) -> Result<Newcomer, Problem> {
     let mut errors = FieldErrors::default();
     let login = errors.take(Field::Login, Username::chosen(&body.login).map_err(Message::from));
-    let number = match (&body.phone, &body.code) {
-        (None, None) => Some(None),
-        _ if !call.edge.sends_codes => {
-            errors.add(Field::Phone, Message::NoCodesSent);
-            None
-        }
-        (phone, code) => parse_number(&call.live, phone.as_ref(), code.as_ref(), &mut errors).map(Some),
-    };
+    let proof = parse_proof(call, body, &mut errors);
     errors.take(Field::Password, Password::check(body.password.expose()).map_err(Message::from));
-    match (&body.phone, errors.iter().collect::<Vec<_>>().as_slice()) {
-        (Some(phone), [(Field::Phone, message)]) if **message != Message::NoCodesSent => {
+    match (&body.phone, &body.email, errors.iter().collect::<Vec<_>>().as_slice()) {
+        (Some(phone), _, [(Field::Phone, message)]) if is_of_input(message) => {
             parse_sent_phone(&call.live, phone).map(drop)?;
+        }
+        (_, Some(email), [(Field::Email, message)]) if is_of_input(message) => {
+            parse_sent_email(email).map(drop)?;
         }
         _ => {}
     }
-    let newcomer = login.zip(number).map(|(login, number)| Newcomer::new(login, number));
+    let locale = language(call.request().headers());
+    let newcomer = login.zip(proof).map(|(login, proof)| Newcomer::new(login, proof, locale));
     invalid_unless(newcomer, &errors)
 }
 
-/// Number and code: both are needed.
-fn parse_number(
-    live: &LiveSettings,
-    phone: Option<&SecretField>,
-    code: Option<&SecretField>,
+/// Whether the number or the address itself is wrong.
+fn is_of_input(message: &Message) -> bool {
+    !matches!(message, Message::NoCodesSent | Message::NotAskedHere)
+}
+
+/// Number or address, and code: both are needed, or neither where no address is required.
+fn parse_proof(
+    call: &ApiRequest,
+    body: &RegisterBody,
     errors: &mut FieldErrors,
-) -> Option<(Phone, MessageCode)> {
-    let parsed = |typed: &SecretField| extract::parse_phone(live, typed.expose()).map_err(Message::from);
-    let phone = phone.map_or(Err(Message::PhoneMissing), parsed);
-    let phone = errors.take(Field::Phone, phone);
-    let code = code.ok_or(Message::CodeMissing);
+) -> Option<Option<(Recipient, MessageCode)>> {
+    let RegisterBody { phone, email, code, .. } = body;
+    let (to, asked) = match asks(&call.live) {
+        Asks::Email if phone.is_some() => (Err(Message::NotAskedHere), Field::Phone),
+        Asks::Email => {
+            let parsed = |typed: &SecretField| Ok(Mailbox::parse(typed.expose())?.into());
+            (email.as_ref().map_or(Err(Message::MailboxMissing), parsed), Field::Email)
+        }
+        _ if email.is_some() => (Err(Message::NotAskedHere), Field::Email),
+        _ if phone.is_none() && code.is_none() => return Some(None),
+        _ if !call.edge.sends_codes => (Err(Message::NoCodesSent), Field::Phone),
+        _ => {
+            let parsed = |typed: &SecretField| Ok(extract::parse_phone(&call.live, typed.expose())?.into());
+            (phone.as_ref().map_or(Err(Message::PhoneMissing), parsed), Field::Phone)
+        }
+    };
+    let to = errors.take(asked, to);
+    let code = code.as_ref().ok_or(Message::CodeMissing);
     let code = code.and_then(|code| MessageCode::parse(code.expose()).ok_or(Message::CodeDigits));
-    phone.zip(errors.take(Field::Code, code))
+    to.zip(errors.take(Field::Code, code)).map(Some)
 }
 
 #[derive(Template)]
@@ -274,6 +324,11 @@ impl RegisterPage {
     /// Somebody who gives a number chooses the password in the next step, together with the code.
     fn asks_number(&self) -> bool {
         self.layout.sends_codes && self.step.second.is_none()
+    }
+
+    /// Nobody goes on without a code: the password is chosen in the next step.
+    fn asks_address(&self) -> bool {
+        self.step.asks == Asks::Email && self.step.second.is_none()
     }
 
     fn login_hint(&self) -> String {

@@ -103,7 +103,7 @@ async fn submit_once(
         login
     };
     let login = reply.read(&form.guarded, parse).await?;
-    let newcomer = Newcomer { login, phone: None, invitation: Some(invitation.clone()) };
+    let newcomer = Newcomer::invited(login, invitation.clone());
     let account = register(&reply.actor(&form.guarded), &newcomer, &form.password).await;
     let account = reply.told(account).await?;
     let flash = Some(Flash::Invited);
@@ -147,7 +147,7 @@ pub async fn api(body: Json<WelcomeBody>, call: ApiRequest) -> WebResult {
     let password = Password::check(body.new_password.expose()).map_err(Message::from);
     errors.take(Field::NewPassword, password);
     let login = crate::web::http::api::invalid_unless(login, &errors)?;
-    let newcomer = Newcomer { login, phone: None, invitation: Some(invitation) };
+    let newcomer = Newcomer::invited(login, invitation);
     let actor = call.actor(FORM, body.captcha.as_ref());
     let account = register(&actor, &newcomer, &body.new_password).await;
     let account = call.told(FORM, account).await?;

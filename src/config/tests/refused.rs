@@ -192,6 +192,18 @@ fn limits() {
             "mail.from = 'Gatehouse <login@example.org>'",
             "mail.from: is not an address alone, such as \"login@example.org\"",
         ),
+        (
+            "registration.require = ['email']\nsms.gateway = 'none'",
+            "registration.require: has \"email\", but no mail is sent; set mail.url, or leave it out",
+        ),
+        (
+            "registration.require = ['phone']",
+            "registration.require[0]: \"phone\" is not allowed; use one of: email",
+        ),
+        (
+            "limits.mail-notice.rules = [{ max = 1, window = '1h' }, { max = 3, window = '24h' }]",
+            "limits.mail-notice.rules: must be one rule with a window of 10m to 24h: notices are counted in one window",
+        ),
         ("mail.timeout = '3m'", "mail.timeout: 3m is out of range; it must be from 1s to 2m"),
         (
             "limits.captcha-total.rules = [{ max = 1, window = '1s', then = 'captcha' }]",

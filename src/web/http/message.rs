@@ -99,6 +99,7 @@ messages! {
     CountryNotAllowed = "error.phone-country";
     NoCodesSent = "error.phone-no-codes";
     PhoneTaken = "error.phone-taken", CONFLICT;
+    NotAskedHere = "error.not-asked";
     MailboxMissing = "error.email-missing";
     EmailInvalid = "error.email-invalid";
     EmailTooLong = "error.email-long";

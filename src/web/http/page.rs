@@ -302,7 +302,8 @@ impl PageRequest {
             locale: self.locale,
             theme: self.theme,
             brand: live.as_ref().map(|live| Arc::clone(&live.brand)).unwrap_or_default(),
-            registers: live.is_none_or(|live| live.registration.mode.is_open()),
+            registers: live.as_ref().is_none_or(|live| live.registration.mode.is_open()),
+            takes_new_numbers: live.is_none_or(|live| live.registration.takes_new_numbers()),
             csrf_token: self.edge.csrf.token(&self.browser, &self.edge.entropy),
             here: here.into(),
             user: user.map(str::to_owned),
@@ -449,6 +450,8 @@ pub struct Layout {
     pub brand: Arc<Brand>,
     /// Strangers may register.
     pub registers: bool,
+    /// A sign-in with a new number makes an account.
+    pub takes_new_numbers: bool,
     pub csrf_token: String,
     pub here: String,
     pub user: Option<String>,

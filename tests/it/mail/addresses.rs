@@ -52,6 +52,28 @@ async fn an_address_that_nobody_has_gets_the_same_answer_and_nothing() {
 }
 
 #[tokio::test]
+async fn a_request_with_a_name_is_one_mail_however_often_it_comes() {
+    let (app, _) = app_with_ada().await;
+    let stranger = app.client();
+    let named = async |key: &str| {
+        let request =
+            stranger.http.post(format!("{}/api/v1/mail/codes", app.url)).header("idempotency-key", key);
+        let body = json!({ "email": ADA, "purpose": "reset" });
+        Answer::read(request.json(&body).send().await.unwrap()).await
+    };
+    for _ in 0..3 {
+        assert_eq!(named("one").await.status, 202);
+    }
+    newest_code(&app, ADA, 2).await;
+    assert_eq!(named("another").await.problem(), "throttled");
+    assert_eq!(named("with a space").await.status, 422);
+    app.advance(Duration::from_secs(61));
+    assert_eq!(named("another").await.status, 202);
+    newest_code(&app, ADA, 3).await;
+    assert_eq!(mails(&app, ADA).await.iter().filter(|mail| flows::has_code(mail)).count(), 3);
+}
+
+#[tokio::test]
 async fn whoever_only_types_an_address_keeps_nobody_from_having_it() {
     let (app, _) = app_with_ada().await;
     app.client().register("mallory", PASSWORD).await;

@@ -3,4 +3,5 @@
 mod addresses;
 mod attacks;
 pub mod flows;
+mod registration;
 mod servers;
