@@ -17,6 +17,7 @@ mod factors;
 mod gallery;
 mod invitations;
 mod look;
+mod mail_look;
 mod newcomer;
 mod passkeys;
 mod proof;

@@ -4,4 +4,4 @@ mod addresses;
 mod attacks;
 pub mod flows;
 mod registration;
-mod servers;
+pub mod servers;

@@ -32,13 +32,18 @@ fn transport(authority: &Authority, port: u16, security: MailSecurity, password:
     MailTransport::open(&settings, (&Server::default(), &SmsSettings::default()), &Clock::System).unwrap()
 }
 
-fn facts(kind: LetterKind, locale: &'static str) -> LetterFacts<'static> {
+/// With all that a letter of that kind may say.
+pub fn facts(kind: LetterKind, locale: &'static str) -> LetterFacts<'static> {
     LetterFacts {
         kind,
         locale,
         brand: "Gatehouse",
         link: "https://login.example.org/account",
-        code: Some(if kind == LetterKind::AddressChanged { "7K3M-9Q2X-4H8P-6W5R" } else { "012345" }),
+        code: Some(if matches!(kind, LetterKind::AddressChanged | LetterKind::AddressRemoved) {
+            "7K3M-9Q2X-4H8P-6W5R"
+        } else {
+            "012345"
+        }),
         minutes: Some(10),
         at: Some("2026-11-29 14:05 UTC"),
         network: Some("203.0.113.0/24"),

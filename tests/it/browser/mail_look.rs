@@ -1,0 +1,121 @@
+//! The pages of e-mail in every state, and every letter, checked like the other pages in `look.rs`.
+
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+use gatehouse::mail::{LetterKind, letter};
+use strum::VariantArray;
+
+use super::look::Look;
+use crate::mail::flows::newest_code;
+use crate::mail::servers::facts;
+use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::browser::Browser;
+
+const ADA: &str = "ada@example.org";
+const LONG: &str = "somebody_with_a_long_name+and_a_tag@departmentofeverything.example.org";
+
+#[tokio::test]
+async fn pages_and_letters_of_mail_are_fit_to_be_seen_in_english() {
+    tour("en").await;
+}
+
+#[tokio::test]
+async fn pages_and_letters_of_mail_are_fit_to_be_seen_in_chinese() {
+    tour("zh-CN").await;
+}
+
+async fn tour(language: &'static str) {
+    let app = TestApp::on(Store::Memory)
+        .at_localhost()
+        .file("[registration]\nrequire = ['email']\n[limits.mail-mailbox]\nrules = [{ max = 1, window = '1m' }]\n")
+        .start()
+        .await;
+    // Pages show times by the browser's clock, which tests do not move.
+    app.clock.set(Clock::System.now());
+    let browser = Browser::speaking(&app.url, language).await;
+    let look = Look { browser: &browser, language, faults: Default::default() };
+    register(&look, &app).await;
+    account(&look, &app).await;
+    without_session(&look, &app).await;
+    letters(&look, language).await;
+    let faults = look.faults.into_inner();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+async fn register(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    browser.open("/register").await;
+    look.at("register-email").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.fill(&[("login", ""), ("email", "ada")]).await;
+    browser.submit().await;
+    look.at("register-email-invalid").await;
+    browser.fill(&[("login", "ada"), ("email", ADA)]).await;
+    browser.submit().await;
+    look.at("register-email-sent").await;
+    let code = newest_code(app, ADA, 1).await;
+    browser.fill(&[("code", &code), ("password", PASSWORD)]).await;
+    browser.submit().await;
+    assert_eq!(browser.path().await, "/account");
+    look.at("account-email").await;
+}
+
+async fn account(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    browser.open("/account/email").await;
+    look.at("email").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.fill(&[("email", "ada@example")]).await;
+    browser.submit().await;
+    look.at("email-invalid").await;
+    browser.fill(&[("email", LONG)]).await;
+    browser.submit().await;
+    look.at("email-sent").await;
+    browser.fill(&[("code", "000000"), ("current_password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("email-wrong").await;
+    let code = newest_code(app, LONG, 1).await;
+    browser.fill(&[("code", &code), ("current_password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("account-email-changed").await;
+    browser.open("/account/email/remove").await;
+    look.at("email-remove").await;
+    browser.sign_out().await;
+}
+
+async fn without_session(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    app.advance(Duration::from_secs(61));
+    browser.open("/password/reset").await;
+    look.at("reset-either").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.fill(&[("phone", "ada at example.org")]).await;
+    browser.submit().await;
+    look.at("reset-either-invalid").await;
+    browser.fill(&[("phone", LONG)]).await;
+    browser.submit().await;
+    look.at("reset-email-sent").await;
+    browser.open("/freeze").await;
+    look.at("freeze").await;
+    browser.fill(&[("code", "7K3M-4H2Q-PXWA-6RTB")]).await;
+    browser.follow("button.danger").await;
+    look.at("freeze-wrong").await;
+    browser.open("/dev/outbox").await;
+    look.at("outbox-mail").await;
+}
+
+/// As a program for mail shows them: alone, without script, in light and in dark.
+async fn letters(look: &Look<'_>, language: &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in LetterKind::VARIANTS {
+        let name: &str = kind.into();
+        let file = folder.path().join(format!("{name}.html"));
+        std::fs::write(&file, letter(&facts(*kind, language)).html).unwrap();
+        look.browser.open(&format!("file://{}", file.display())).await;
+        look.at(&format!("letter-{name}")).await;
+    }
+    // A letter is a part of the page on which its reader's program shows it.
+    let of_pages = |fault: &String| fault.contains("axe landmark-one-main:") || fault.contains("axe region:");
+    look.faults.borrow_mut().retain(|fault| !of_pages(fault));
+}
