@@ -2,5 +2,6 @@
 
 mod addresses;
 mod attacks;
+mod checked;
 pub mod flows;
 mod servers;
