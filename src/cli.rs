@@ -1,6 +1,6 @@
 //! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | admin end-sessions | accounts import |
 //! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show | passwords build |
-//! sms check`
+//! sms check | mail check`
 
 mod accounts;
 mod apps;
@@ -245,10 +245,13 @@ enum PasswordsCommand {
 
 #[derive(Subcommand)]
 enum MailCommand {
-    /// Ask the mail server step by step: its name, TLS, sign-in; exit status 0 or 1. Nothing is sent unless an address is given.
+    /// Ask the mail server step by step (its name, TLS, sign-in), and DNS for the records that mail needs; exit status 0 or 1. Nothing is sent unless an address is given.
     Check {
-        /// Send a test mail to this address.
+        /// Send a test mail to this address, and ask DNS for the mail servers of its domain.
         address: Option<String>,
+        /// Ask this name server [default: those of /etc/resolv.conf]
+        #[arg(long, value_name = "IP[:PORT]")]
+        dns: Option<String>,
     },
 }
 
@@ -325,7 +328,9 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
         Command::Passwords(PasswordsCommand::Build { inputs, out, at_least }) => {
             passwords::build(&inputs, &out, at_least)
         }
-        Command::Mail(MailCommand::Check { address }) => block_on(mail::check(&loaded, address.as_deref()))?,
+        Command::Mail(MailCommand::Check { address, dns }) => {
+            block_on(mail::check(&loaded, address.as_deref(), dns.as_deref()))?
+        }
         Command::Sms(SmsCommand::Check { number }) => block_on(sms::check(&loaded, number.as_deref()))?,
     }
 }
@@ -350,6 +355,15 @@ fn database_failure(error: ConnectError) -> CliFailure {
     match error {
         ConnectError::Newer { .. } => CliFailure::unusable(error),
         other => CliFailure::broken(other),
+    }
+}
+
+/// For a command that has said of each check how it ended.
+fn none_failed(failed: usize) -> Result<(), CliFailure> {
+    match failed {
+        0 => Ok(()),
+        1 => Err(CliFailure::broken("One check failed.")),
+        failed => Err(CliFailure::broken(format!("{failed} checks failed."))),
     }
 }
 

@@ -1,5 +1,6 @@
-//! E-mail: addresses, letters, the queue, and the server that delivers.
+//! E-mail: addresses, letters, the queue, the server that delivers, and DNS.
 
+mod dns;
 mod letter;
 mod mailbox;
 mod queue;
@@ -7,6 +8,7 @@ mod seal;
 mod smtp;
 mod transport;
 
+pub use dns::{DnsCheck, DnsResult, MailDns};
 pub use letter::{Letter, LetterFacts, LetterKind, letter};
 pub use mailbox::{Mailbox, MailboxError};
 pub use queue::{MailQueue, MailResult, MailState, NoticeRule, TakenMail, tell, tell_elsewhere};

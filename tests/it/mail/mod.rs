@@ -2,6 +2,7 @@
 
 mod addresses;
 mod attacks;
+mod checked;
 pub mod flows;
 mod registration;
 pub mod servers;

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod mail_server;
 #[cfg(feature = "nacos")]
 pub mod nacos;
+pub mod names;
 pub mod ports;
 pub mod postfix;
 pub mod postgres;
