@@ -1,5 +1,7 @@
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
+use crate::foundation::Foundation;
+use crate::mail::Mailbox;
 
 async fn accounts(url: &str) -> Accounts {
     let db = Db::connect(url).await.unwrap();
@@ -34,6 +36,7 @@ on_both_databases!(
     a_number_is_replaced_and_removed_where_a_password_is_left,
     a_password_is_set_by_who_shows_the_number_that_the_account_has_now,
     of_changes_of_groups_at_once_each_begins_where_another_ended,
+    of_twenty_that_register_with_one_mailbox_at_once_one_gets_it,
 );
 
 async fn what_was_created_is_found(database: TestDatabase) {
@@ -147,6 +150,37 @@ async fn a_rehash_never_undoes_a_change_of_password(database: TestDatabase) {
     assert!(accounts.rehash(alice.id, &phc("changed"), &phc("rehashed")).await.unwrap());
     let now = accounts.by_id(alice.id).await.unwrap().unwrap();
     assert_eq!(now.password_hash, Some(phc("rehashed")));
+}
+
+async fn of_twenty_that_register_with_one_mailbox_at_once_one_gets_it(database: TestDatabase) {
+    let db = Db::connect(&database.url).await.unwrap();
+    let foundation = Foundation::keyed([3; 32], &db, &Clock::manual(Micros(1_000_000)));
+    let accounts = Accounts::new(foundation.db.clone(), foundation.clock.clone(), Entropy::Os);
+    let emails = Emails::new(&foundation, accounts.clone());
+    let tasks: Vec<_> = (0..20)
+        .map(|n| {
+            let (emails, login) = (emails.clone(), name(&format!("user{n}")));
+            let mailbox = Mailbox::parse(["ada@example.org", "Ada+x@example.org"][n % 2]).unwrap();
+            tokio::spawn(async move { emails.create(&login, &phc("x"), (&mailbox, "en")).await })
+        })
+        .collect();
+    let mut made = Vec::new();
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(account) => made.push(account),
+            Err(CreateError::EmailTaken) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let owner = emails.find(&Mailbox::parse("ADA@example.org").unwrap().into()).await.unwrap();
+    assert_eq!((made.len(), owner.as_ref()), (1, made.first()));
+    // Whoever came too late has no account, and the name is free.
+    let other = name(if made[0].login.as_str() == "user0" { "user1" } else { "user0" });
+    assert_eq!(accounts.find(&other).await.unwrap(), None);
+    let bob = Mailbox::parse("bob@example.org").unwrap();
+    let again = emails.create(&made[0].login, &phc("x"), (&bob, "en")).await;
+    assert!(matches!(again, Err(CreateError::LoginTaken)));
+    assert!(emails.create(&other, &phc("x"), (&bob, "en")).await.is_ok());
 }
 
 async fn an_account_is_found_by_its_number(database: TestDatabase) {
