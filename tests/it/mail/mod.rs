@@ -3,4 +3,6 @@
 mod addresses;
 mod attacks;
 pub mod flows;
+mod outages;
+mod proxy;
 mod servers;
