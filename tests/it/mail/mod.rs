@@ -6,3 +6,4 @@ pub mod flows;
 mod outages;
 mod proxy;
 mod servers;
+mod takeovers;
