@@ -14,7 +14,8 @@ use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stor
 use crate::support::authority::Authority;
 use crate::support::mail_server::Senders;
 use crate::support::postfix::Postfix;
-use crate::support::process::Home;
+use crate::support::process::{Home, Running};
+use crate::support::redis::RedisServer;
 use crate::support::setup::max;
 use crate::support::steered::SteeredClock;
 use crate::support::until;
@@ -54,12 +55,88 @@ async fn ask_to_confirm(owner: &Client, address: &str) {
 
 on_both_stores!(after_an_hour_without_a_server_notices_come_once_and_only_codes_that_are_valid);
 
-/// Half of 50 mails are codes, half are notices. Of the eight that are being handed over when the process is killed, the
-/// server has taken four.
+const OWNERS: usize = 25;
+/// Mails that one process hands over at the same time.
+const AT_ONCE: usize = 8;
+
+/// Of 50 mails, half of which are codes, and half notices.
+struct Owners {
+    clients: Vec<Client>,
+    /// What they got before.
+    confirming: Vec<String>,
+}
+
+impl Owners {
+    fn address(number: usize) -> String {
+        format!("owner{number}@example.org")
+    }
+
+    /// With accounts, and a code each to confirm an address.
+    async fn of(running: &Running, postfix: &Postfix, tick: impl Fn()) -> Self {
+        let clients: Vec<_> = (0..OWNERS).map(|_| running.client()).collect();
+        for (number, client) in clients.iter().enumerate() {
+            let login = format!("owner{number}");
+            assert_eq!(client.register(&login, PASSWORD).await.status, 201);
+            assert_eq!(client.login(&login, PASSWORD).await.status, 200);
+            tick();
+            ask_to_confirm(client, &Self::address(number)).await;
+        }
+        tick();
+        Self { clients, confirming: postfix.until_mails(OWNERS).await }
+    }
+
+    /// Has the 50 queued, each notice before a code.
+    async fn queue(&self, tick: impl Fn()) {
+        for (number, client) in self.clients.iter().enumerate() {
+            tick();
+            let address = Self::address(number);
+            let code = code_to(&self.confirming, &address);
+            assert_eq!(flows::set(client, &address, code).await.status, 204);
+            tick();
+            assert_eq!(ask(client, &address).await.status, 202);
+        }
+        tick();
+    }
+
+    /// What must be so once nothing is queued, whenever the process was killed that was handing eight over.
+    fn judge(&self, mails: &[String], unknown: i64) {
+        let mut ids: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
+        for mail in mails.iter().filter(|mail| !self.confirming.contains(mail)) {
+            let kind = (code_of(mail).is_some(), header(mail, "To"));
+            ids.entry(kind).or_default().push(header(mail, "Message-ID"));
+        }
+        let (codes, notices): (Vec<_>, Vec<_>) = ids.into_iter().partition(|((is_code, _), _)| *is_code);
+        assert!(codes.iter().all(|(_, ids)| ids.len() == 1), "a code came twice: {codes:?}");
+        assert_eq!(notices.len(), OWNERS, "a notice is lost: {notices:?}");
+        for (of, ids) in &notices {
+            assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 1, "{of:?}: {ids:?}");
+        }
+        let twice: usize = notices.iter().map(|(_, ids)| ids.len() - 1).sum();
+        assert!(twice <= AT_ONCE / 2, "only what the server had taken is sent again: {notices:?}");
+        assert!(unknown <= AT_ONCE as i64, "{unknown}");
+        assert!(codes.len() as i64 >= OWNERS as i64 - unknown, "{unknown} unknown: {codes:?}");
+    }
+}
+
+async fn unknown(db: &Db) -> i64 {
+    count(db, "SELECT COUNT(*) FROM mail_queue WHERE state = 'unknown'").await
+}
+
+fn config(proxy: &MailProxy) -> String {
+    format!(
+        "[mail]\nurl = 'smtp://127.0.0.1:{}'\nfrom = 'login@example.org'\ntimeout = '2m'\n[limits]\n\
+        register-address.rules = []\nmail-mailbox.rules = []\nmail-address.rules = []\nmail-network.rules = []\n",
+        proxy.port
+    )
+}
+
+/// Of those that are being handed over when the process is killed, the server has taken half.
+fn held(count: usize) -> Passage {
+    if count.is_multiple_of(2) { Passage::Unanswered } else { Passage::Silent }
+}
+
 #[tokio::test]
 async fn of_a_killed_process_no_code_comes_twice_and_no_notice_is_lost() {
-    const OWNERS: usize = 25;
-    const AT_ONCE: usize = 8;
     let postfix = Postfix::start(&Authority::new(), "localhost", Senders::Anybody).await;
     let mut proxy = MailProxy::to(postfix.port());
     proxy.open().await;
@@ -67,87 +144,85 @@ async fn of_a_killed_process_no_code_comes_twice_and_no_notice_is_lost() {
     for (name, value) in clock.variables() {
         home.set(name, value.to_str().unwrap());
     }
-    home.write(
-        "gatehouse.toml",
-        &format!(
-            "[mail]\nurl = 'smtp://127.0.0.1:{}'\nfrom = 'login@example.org'\ntimeout = '2m'\n[limits]\n\
-            register-address.rules = []\nmail-address.rules = []\nmail-network.rules = []\n",
-            proxy.port
-        ),
-    );
+    home.write("gatehouse.toml", &config(&proxy));
     let running = home.start(&["serve"]).await;
-    let address = |owner: usize| format!("owner{owner}@example.org");
-    let owners: Vec<_> = (0..OWNERS).map(|_| running.client()).collect();
-    for (number, owner) in owners.iter().enumerate() {
-        assert_eq!(owner.register(&format!("owner{number}"), PASSWORD).await.status, 201);
-        assert_eq!(owner.login(&format!("owner{number}"), PASSWORD).await.status, 200);
-        ask_to_confirm(owner, &address(number)).await;
-    }
-    // No two messages have one time, so some are a little later than the clock.
-    clock.advance(MINUTE / 60);
-    let confirming = postfix.until_mails(OWNERS).await;
+    // No two messages have one time, so that they may be later than a clock that stands still.
+    let tick = || clock.advance(MINUTE / 60);
+    let owners = Owners::of(&running, &postfix, tick).await;
     let before = proxy.connections();
-    // The first wait until all are queued, ten get through, and the last eight stay where they are.
-    proxy.lets(move |count| match count - before {
-        0..18 => Passage::Whole,
-        count if count % 2 == 0 => Passage::Unanswered,
-        _ => Passage::Silent,
-    });
+    // The first wait until all are queued, ten more get through, and the last eight stay where they are.
+    proxy.lets(move |count| if count - before < 18 { Passage::Whole } else { held(count) });
     postfix.signal("STOP");
-    clock.advance(2 * MINUTE);
-    for (number, owner) in owners.iter().enumerate() {
-        // They are taken in the order of their times.
-        clock.advance(Duration::from_millis(10));
-        let code = code_to(&confirming, &address(number));
-        assert_eq!(flows::set(owner, &address(number), code).await.status, 204);
-        clock.advance(Duration::from_millis(10));
-        assert_eq!(ask(owner, &address(number)).await.status, 202);
-    }
-    clock.advance(MINUTE / 60);
+    owners.queue(tick).await;
     postfix.signal("CONT");
     until("eight are held", async || proxy.held() == AT_ONCE).await;
     running.signal("KILL");
     drop(running);
 
-    let taken_before = proxy.taken() - OWNERS;
-    assert_eq!(taken_before, 18 + AT_ONCE / 2);
+    assert_eq!(proxy.taken() - OWNERS, 18 + AT_ONCE / 2);
     proxy.lets(|_| Passage::Whole);
     // Nothing waits for the process any more.
     clock.advance(11 * MINUTE);
     let _running = home.start(&["serve"]).await;
     let db = Db::connect(&format!("sqlite://{}", home.path("data/gatehouse.db").display())).await.unwrap();
     until("nothing is queued", async || waiting(&db, "%").await == 0).await;
-    let unknown = count(&db, "SELECT COUNT(*) FROM mail_queue WHERE state = 'unknown'").await;
     let mails = postfix.until_mails(proxy.taken()).await;
     assert_eq!(mails.len(), proxy.taken());
-    let mut ids: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
-    for mail in mails.iter().filter(|mail| !confirming.contains(mail)) {
-        let kind = (code_of(mail).is_some(), header(mail, "To"));
-        ids.entry(kind).or_default().push(header(mail, "Message-ID"));
-    }
-    let (codes, notices): (Vec<_>, Vec<_>) = ids.into_iter().partition(|((is_code, _), _)| *is_code);
-    assert!(codes.iter().all(|(_, ids)| ids.len() == 1), "a code came twice: {codes:?}");
-    // None but those that were being handed over.
-    assert!((1..AT_ONCE as i64).contains(&unknown), "{unknown}");
-    assert!(codes.len() as i64 >= OWNERS as i64 - unknown, "{unknown} unknown: {codes:?}");
-    assert_eq!(notices.len(), OWNERS, "a notice is lost: {notices:?}");
-    for (of, ids) in &notices {
-        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 1, "{of:?}: {ids:?}");
-    }
-    let twice: usize = notices.iter().map(|(_, ids)| ids.len() - 1).sum();
-    assert!(twice <= AT_ONCE / 2, "only what the server had taken is sent again: {notices:?}");
+    owners.judge(&mails, unknown(&db).await);
 }
 
-/// Notices and codes wait while the server's port is closed for an hour.
+#[tokio::test]
+async fn of_two_processes_one_sends_what_the_killed_one_had_not() {
+    let postfix = Postfix::start(&Authority::new(), "localhost", Senders::Anybody).await;
+    let (database, redis) = (Store::Redis.database().await, RedisServer::start());
+    let (mut homes, mut proxies) =
+        ([Home::new(), Home::new()], [(); 2].map(|()| MailProxy::to(postfix.port())));
+    let key = homes[0].path("secret.key").display().to_string();
+    let mut running = Vec::new();
+    for (home, proxy) in homes.iter_mut().zip(&mut proxies) {
+        proxy.open().await;
+        home.set("GATEHOUSE__DATABASE__URL", &database.url);
+        home.set("GATEHOUSE__STORE__URL", redis.url());
+        home.set("GATEHOUSE__SECRETS__KEY_FILE", &key);
+        home.write("gatehouse.toml", &config(proxy));
+        running.push(home.start(&["serve"]).await);
+    }
+    let owners = Owners::of(&running[0], &postfix, || {}).await;
+    let db = Db::connect(&database.url).await.unwrap();
+    until("all are noted", async || waiting(&db, "%").await == 0).await;
+    let [first, second] = &proxies;
+    let before = first.connections();
+    first.lets(held);
+    postfix.signal("STOP");
+    owners.queue(|| {}).await;
+    until("it hands over eight", async || first.connections() == before + AT_ONCE).await;
+    postfix.signal("CONT");
+    until("eight are held", async || first.held() == AT_ONCE).await;
+    running[0].signal("KILL");
+
+    let rest = "SELECT COUNT(*) FROM mail_queue WHERE state = 'queued' AND tries = 0";
+    until("the other one sends the rest", async || count(&db, rest).await == 0).await;
+    // What the killed one had taken is due after ten minutes.
+    let Db::Postgres(pools) = &db else { unreachable!("its URL says PostgreSQL") };
+    let later = "UPDATE mail_queue SET next_at = next_at - 660000000 WHERE state = 'queued'";
+    sqlx::query(later).execute(&pools.all).await.unwrap();
+    until("nothing is queued", async || waiting(&db, "%").await == 0).await;
+    let taken = || first.taken() + second.taken();
+    let mails = postfix.until_mails(taken()).await;
+    assert_eq!(mails.len(), taken());
+    owners.judge(&mails, unknown(&db).await);
+}
+
+/// The server hangs up for half an hour, and for another half its port is closed.
 async fn after_an_hour_without_a_server_notices_come_once_and_only_codes_that_are_valid(store: Store) {
-    const OWNERS: usize = 5;
+    const SOME: usize = 5;
     let postfix = Postfix::start(&Authority::new(), "localhost", Senders::Anybody).await;
     let mut proxy = MailProxy::to(postfix.port());
     proxy.open().await;
     let app = sending_through(&proxy, store).await;
     let db = Db::connect(&app.database).await.unwrap();
-    let address = |owner: usize| format!("owner{owner}@example.org");
-    let owners: Vec<_> = (0..OWNERS).map(|_| app.client()).collect();
+    let address = Owners::address;
+    let owners: Vec<_> = (0..SOME).map(|_| app.client()).collect();
     for (number, owner) in owners.iter().enumerate() {
         app.register(&format!("owner{number}")).await;
         assert_eq!(owner.login(&format!("owner{number}"), PASSWORD).await.status, 200);
@@ -157,12 +232,11 @@ async fn after_an_hour_without_a_server_notices_come_once_and_only_codes_that_ar
         assert_eq!(flows::set(owner, &address(number), code).await.status, 204);
         postfix.until_mails(2 * number + 2).await;
     }
-    let before = postfix.until_mails(2 * OWNERS).await;
+    let before = postfix.until_mails(2 * SOME).await;
     until("all are noted", async || waiting(&db, "%").await == 0).await;
-    let tries = "SELECT CAST(COALESCE(SUM(tries), 0) AS BIGINT) FROM mail_queue";
-    let tried_before = count(&db, tries).await;
 
-    proxy.close().await;
+    let connected = proxy.connections();
+    proxy.lets(|_| Passage::None);
     app.advance(2 * MINUTE);
     for (number, owner) in owners.iter().enumerate() {
         let fields = [("current_password", PASSWORD), ("new_password", NEW)];
@@ -173,19 +247,27 @@ async fn after_an_hour_without_a_server_notices_come_once_and_only_codes_that_ar
             _ => ask_to_confirm(owner, &expiring).await,
         }
     }
+    // More than are tried within the hour.
+    for spare in 0..30 {
+        ask_to_confirm(&owners[0], &format!("spare{spare}@example.org")).await;
+    }
     for minute in 0..60 {
         match minute {
-            30 => assert_eq!(app.client().login("owner1", NEW).await.status, 200),
+            30 => {
+                let tried = proxy.connections() - connected;
+                assert!((3..=15).contains(&tried), "one mail tries after each pause, not {tried}");
+                proxy.close().await;
+                assert_eq!(app.client().login("owner1", NEW).await.status, 200);
+            }
             50 => assert_eq!(ask(&app.client(), &address(0)).await.status, 202),
             _ => {}
         }
         app.advance(MINUTE);
         deliver(&app).await;
     }
-    let tried = count(&db, tries).await - tried_before;
-    assert!((5..=30).contains(&tried), "{tried} tries");
     assert_eq!(postfix.mails().len(), before.len());
 
+    proxy.lets(|_| Passage::Whole);
     proxy.open().await;
     for _ in 0..40 {
         if waiting(&db, "%").await == 0 {
@@ -198,8 +280,8 @@ async fn after_an_hour_without_a_server_notices_come_once_and_only_codes_that_ar
     let mails = postfix.until_mails(proxy.taken()).await;
     let new: Vec<_> = mails.iter().filter(|mail| !before.contains(mail)).collect();
     let codes: Vec<_> = new.iter().filter_map(|mail| code_of(mail)).collect();
-    assert_eq!((codes.len(), new.len()), (1, 1 + OWNERS + 1), "{new:?}");
-    for number in 0..OWNERS {
+    assert_eq!((codes.len(), new.len()), (1, 1 + SOME + 1), "{new:?}");
+    for number in 0..SOME {
         let told = new.iter().filter(|mail| header(mail, "To") == address(number));
         let expected = 1 + usize::from(number < 2);
         assert_eq!(told.count(), expected, "{number}: {new:?}");

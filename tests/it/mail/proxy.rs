@@ -14,6 +14,8 @@ use crate::support::ports::free_port;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
     Whole,
+    /// It ends at once.
+    None,
     /// The server's greeting never comes.
     Silent,
     /// The server takes the mail, and its answer to that never comes.
@@ -120,8 +122,10 @@ impl Shared {
 async fn pass(client: TcpStream, shared: Arc<Shared>) -> Option<()> {
     let before = shared.connections.fetch_add(1, Ordering::SeqCst);
     let passage = shared.passage.lock()(before);
-    if passage == Passage::Silent {
-        shared.hold().await;
+    match passage {
+        Passage::None => return None,
+        Passage::Silent => shared.hold().await,
+        Passage::Whole | Passage::Unanswered | Passage::Cut | Passage::Stripped => {}
     }
     let server = TcpStream::connect(("127.0.0.1", shared.server)).await.ok()?;
     let (mut from_client, mut to_client) = client.into_split();
@@ -136,7 +140,7 @@ async fn pass(client: TcpStream, shared: Arc<Shared>) -> Option<()> {
                 match passage {
                     Passage::Unanswered => shared.hold().await,
                     Passage::Cut => return None,
-                    Passage::Whole | Passage::Silent | Passage::Stripped => {}
+                    Passage::Whole | Passage::None | Passage::Silent | Passage::Stripped => {}
                 }
             }
             is_end = line.starts_with(b"354");
