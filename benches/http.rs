@@ -5,7 +5,8 @@
 //! flooded. Attempts at other programs' logins are compared with the handler with one EVALSHA: refused ones, for
 //! which no challenge is drawn, and admitted ones together with their outcomes. What a proxy asks for each request to an
 //! application is compared with the empty handler, and its latency while sign-ins are flooded with that when alone. Wrong
-//! passwords at names that exist and at others, new ones and ones that come again, are told apart by their time, or not.
+//! passwords at names that exist and at others, new ones and ones that come again, are told apart by their time, or not; and
+//! so are requests for a code by e-mail, at addresses that an account has and at others.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 mod support;
@@ -21,15 +22,18 @@ use actix_web::web::{Bytes, Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use gatehouse::accounts::{
-    FirstFactor, NewToken, RedeemedCode, SessionToken, SignInClient, TokenScopes, Username,
+    EmailSet, FirstFactor, NewToken, RedeemedCode, SessionToken, SignInClient, TokenScopes, Username,
 };
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
 use gatehouse::entropy::Entropy;
 use gatehouse::gate::ReturnUrl;
+use gatehouse::mail::Mailbox;
 use gatehouse::web::http::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 
 use self::support::contest::median;
 use self::support::load::{
@@ -42,7 +46,7 @@ const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 const ACCEPTED_ROUNDS: usize = 15;
 const ACCOUNTS: usize = 24;
-/// Wrong passwords of each kind, for what their times tell.
+/// Wrong passwords, or requests for a code, of each kind, for what their times tell.
 const APART: usize = 600;
 /// Failures at one name until it is refused without a challenge.
 const GUARD_MAX: usize = 20;
@@ -74,6 +78,9 @@ async fn run() {
     }
     if "apart".contains(&wanted) {
         apart(&redis).await;
+    }
+    if "mailed".contains(&wanted) {
+        mailed(&redis).await;
     }
     // The servers' threads, and Redis, would otherwise outlive this.
     drop(redis);
@@ -288,6 +295,86 @@ async fn apart(redis: &Redis) {
         let chance = later(one, other);
         println!("  {name:45} {chance:.3}  bar: 0.45 to 0.55: {}", verdict((0.45..=0.55).contains(&chance)));
     }
+}
+
+/// Half of the addresses are confirmed by an account. A mail server takes what goes there, beside the requests.
+async fn mailed(redis: &Redis) {
+    let many = || "[{ max = 10000, window = '1h' }]".to_owned();
+    let more = [
+        ("MAIL__URL", format!("smtp://{}", serve_mail().await)),
+        ("MAIL__FROM", "login@example.org".to_owned()),
+        ("LIMITS__MAIL_MAILBOX__RULES", many()),
+        ("LIMITS__MAIL_ADDRESS__RULES", many()),
+        ("LIMITS__MAIL_NETWORK__RULES", many()),
+        ("LIMITS__MAIL_TOTAL__RULES", many()),
+    ];
+    let server = Gatehouse::start_with(&format!("redis://127.0.0.1:{}/2", redis.port), &more).await;
+    let services = &server.services;
+    for account in 0..ACCOUNTS {
+        let login = Username::parse(&format!("user-{account}")).unwrap();
+        let account = services.accounts.find(&login).await.unwrap().unwrap();
+        let mailbox = Mailbox::parse(&format!("{}@example.org", login.as_str())).unwrap();
+        assert_eq!(services.emails.set(&account, &mailbox, "en").await.unwrap(), EmailSet::Done);
+    }
+    let mut connection = Connection::open(server.address).await;
+    let mut times: [Vec<Duration>; 2] = Default::default();
+    for round in 0..APART + ACCOUNTS {
+        for turn in 0..2 {
+            let kind = (round / ACCOUNTS + round + turn) % 2;
+            let name = if kind == 0 { "user" } else { "none" };
+            let body = format!(r#"{{"email":"{name}-{}@example.org","purpose":"reset"}}"#, round % ACCOUNTS);
+            let request = request("/api/v1/mail/codes", &body);
+            let sent = Instant::now();
+            assert_eq!(connection.send(&request).await, 202);
+            // Before, each address is new once.
+            if round >= ACCOUNTS {
+                times[kind].push(sent.elapsed());
+            }
+        }
+    }
+    let [known, unknown] = &mut times;
+    let (chance, halves) = (later(known, unknown), [percentile(known, 50), percentile(unknown, 50)]);
+    println!(
+        "codes by e-mail told apart by their time: a later one is the first kind's, with this chance; {APART} each"
+    );
+    println!("  medians in ms: {:.2} and {:.2}", halves[0], halves[1]);
+    println!(
+        "  {:45} {chance:.3}  bar: 0.45 to 0.55: {}",
+        "an address that an account has / another",
+        verdict((0.45..=0.55).contains(&chance))
+    );
+}
+
+/// A mail server that takes everything.
+async fn serve_mail() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(take_mail(stream));
+        }
+    });
+    address
+}
+
+async fn take_mail(mut stream: TcpStream) -> std::io::Result<()> {
+    let (from, mut to) = stream.split();
+    let mut lines = BufReader::new(from).lines();
+    to.write_all(b"220 mail.example ESMTP\r\n").await?;
+    while let Some(line) = lines.next_line().await? {
+        let answer: &[u8] = match line.get(..4).unwrap_or_default() {
+            "DATA" => {
+                to.write_all(b"354 go on\r\n").await?;
+                while lines.next_line().await?.is_some_and(|line| line != ".") {}
+                b"250 2.0.0 taken\r\n"
+            }
+            "EHLO" => b"250-mail.example\r\n250-8BITMIME\r\n250 SMTPUTF8\r\n",
+            "QUIT" => b"221 2.0.0 bye\r\n",
+            _ => b"250 2.1.0 fine\r\n",
+        };
+        to.write_all(answer).await?;
+    }
+    Ok(())
 }
 
 /// The chance that one of the first took longer than one of the others: the area under the curve of the best guesser.

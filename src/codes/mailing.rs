@@ -176,11 +176,14 @@ impl CodeService {
             // The server answered, so it is there.
             _ => None,
         };
+        let now = inner.clock.now();
         let after = match reason {
+            // Mails that fail together are one failure.
+            Some(_) if before.failures > 0 && now < before.again_at => return,
             Some(_) => {
                 let pause = PAUSES[(before.failures as usize).min(PAUSES.len() - 2)];
                 let failures = before.failures.saturating_add(1);
-                MailServerState { failures, again_at: inner.clock.now().plus(pause) }
+                MailServerState { failures, again_at: now.plus(pause) }
             }
             None => MailServerState::default(),
         };

@@ -265,10 +265,19 @@ async fn way_past(limit: LimitName) {
             assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "the password");
         }
         LimitName::MailDomain => {
-            let (app, _owner) = with_owner(held(name, &[max(1).per("24h").captcha()])).await;
+            let (app, _owner) = with_owner(held(name, &[max(5).per("24h").captcha()])).await;
             mail::confirm(&app, &app.client_at(SHARED), "ada@example.org").await;
-            let asked = mail::ask(&app.client_at(SHARED), "ada@example.org").await;
-            assert_eq!(asked.status, 202, "{}", asked.text);
+            for n in 0..5 {
+                let stranger = app.client_at(&format!("198.51.{n}.7"));
+                assert_eq!(stranger.register(&format!("mallory{n}"), PASSWORD).await.status, 201);
+                let body = json!({ "email": format!("nobody{n}@example.org"), "purpose": "verify" });
+                assert_eq!(stranger.call("/mail/codes", body).await.status, 202);
+            }
+            app.services.codes.watch_costs(&app.services.live.snapshot()).await;
+            let mine = app.client_at(SHARED);
+            assert_eq!(mail::ask(&mine, "ada@example.net").await.status, 202, "another domain");
+            assert_eq!(mail::ask_solved(&mine, "ada@example.org").await.status, 202);
+            mail::newest_code(&app, "ada@example.org", 2).await;
         }
         LimitName::MailAddress | LimitName::MailNetwork | LimitName::MailTotal => {
             let (app, _owner) = with_owner(held(name, &[max(5).per("24h")])).await;

@@ -7,9 +7,9 @@ use gatehouse::mail::Mailbox;
 use gatehouse::message::Purpose;
 use serde_json::json;
 
-use super::flows::{ask, confirm, mails, newest_code};
+use super::flows::{ask, ask_solved, confirm, mails, newest_code, reset};
 use crate::sms::rig::*;
-use crate::support::app::{PASSWORD, TestApp};
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, TestApp};
 
 const FIVE: &str = "[limits.mail-mailbox]\nrules = [{ max = 5, window = '1h' }]\n\
     [limits.mail-address]\nrules = []\n[limits.mail-network]\nrules = []\n[limits.mail-total]\nrules = []\n";
@@ -80,7 +80,7 @@ async fn whoever_follows_a_link_or_sends_empty_forms_uses_up_no_code() {
             .submit(&path, &path, &[("phone", "ada@example.org"), ("code", ""), ("good_until", "1")])
             .await;
     }
-    let set = super::flows::reset(&owner, "ada@example.org", &code).await;
+    let set = reset(&owner, "ada@example.org", &code).await;
     assert_eq!(set.status, 204, "{}", set.text);
 }
 
@@ -122,4 +122,55 @@ async fn letters_that_look_alike_are_never_anothers_mailbox() {
         mails(&app, "kim@example.org").await.iter().filter(|mail| super::flows::has_code(mail)).count(),
         2
     );
+}
+
+/// Has the code that confirms an address sent, with the challenge that is required, if one is.
+async fn ask_to_confirm(stranger: &Client, address: &str) -> (Answer, Option<Answer>) {
+    let mut body = json!({ "email": address, "purpose": "verify" });
+    let first = stranger.call("/mail/codes", body.clone()).await;
+    if first.problem() != "captcha-required" {
+        return (first, None);
+    }
+    body["captcha"] = json!({ "id": first.body["captcha"]["id"], "answer": ANSWER });
+    let solved = stranger.call("/mail/codes", body).await;
+    (first, Some(solved))
+}
+
+/// Strangers with accounts, in 50 networks, have codes sent to made-up addresses of the firm.
+#[tokio::test]
+async fn two_hundred_asks_at_a_small_firms_domain_shut_none_of_its_owners_out() {
+    let app = TestApp::on(crate::support::app::Store::Memory).behind_a_proxy().start().await;
+    app.client_at("203.0.113.7").register("alice", PASSWORD).await;
+    confirm(&app, &app.client_at("203.0.113.7"), "ada@firm.example").await;
+    let (mut sent, mut challenged) = (0, 0);
+    for network in 0..50 {
+        let (stranger, login) = (app.client_at(&format!("10.0.{network}.1")), format!("mallory{network}"));
+        assert_eq!(stranger.register(&login, PASSWORD).await.status, 201);
+        assert_eq!(stranger.login(&login, PASSWORD).await.status, 200);
+        for turn in 0..4 {
+            let address = format!("nobody{network}-{turn}@firm.example");
+            match ask_to_confirm(&stranger, &address).await {
+                (first, None) => {
+                    assert_eq!(first.status, 202, "{}", first.text);
+                    sent += 1;
+                }
+                (_, Some(solved)) => {
+                    assert_eq!(solved.status, 202, "nobody is refused: {}", solved.text);
+                    challenged += 1;
+                }
+            }
+        }
+        // What an instance does every ten seconds.
+        app.services.codes.watch_costs(&app.services.live.snapshot()).await;
+    }
+    assert_eq!((sent, challenged), (100, 100));
+    let owner = app.client_at("203.0.113.7");
+    assert_eq!(ask_solved(&owner, "Ada@firm.example").await.status, 202);
+    let code = newest_code(&app, "ada@firm.example", 2).await;
+    let set = reset(&owner, "ada@firm.example", &code).await;
+    assert_eq!(set.status, 204, "{}", set.text);
+    assert_eq!(ask(&owner, "ada@other.example").await.status, 202, "another domain");
+    app.advance(25 * HOUR);
+    app.services.codes.watch_costs(&app.services.live.snapshot()).await;
+    assert_eq!(ask(&owner, "ada@firm.example").await.status, 202, "it ends by itself");
 }

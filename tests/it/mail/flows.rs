@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use gatehouse::db::Db;
 use serde_json::{Value, json};
+use sqlx::query_scalar;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, TestApp};
 
@@ -101,4 +103,13 @@ pub async fn set(owner: &Client, email: &str, code: &str) -> Answer {
 
 pub async fn reset(client: &Client, email: &str, code: &str) -> Answer {
     client.call("/password/reset", json!({ "email": email, "code": code, "new_password": NEW })).await
+}
+
+/// How many mails of such a kind (as in SQL's LIKE) are queued, those that are handed over right now included.
+pub async fn waiting(db: &Db, kind: &str) -> i64 {
+    const SQL: &str = "SELECT COUNT(*) FROM mail_queue WHERE state = 'queued' AND kind LIKE $1";
+    match db {
+        Db::Sqlite(pools) => query_scalar(SQL).bind(kind).fetch_one(&pools.all).await.unwrap(),
+        Db::Postgres(pools) => query_scalar(SQL).bind(kind).fetch_one(&pools.all).await.unwrap(),
+    }
 }

@@ -4,5 +4,8 @@ mod addresses;
 mod attacks;
 mod checked;
 pub mod flows;
+mod outages;
+mod proxy;
 mod registration;
 pub mod servers;
+mod takeovers;

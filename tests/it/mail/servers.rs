@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use gatehouse::clock::Clock;
 use gatehouse::config::{MailSecurity, MailServer, MailSettings, SecretRef, Server, SmsSettings};
-use gatehouse::mail::{LetterFacts, LetterKind, MailDelivery, MailTransport, Mailbox, letter};
+use gatehouse::mail::{LetterFacts, LetterKind, MailDelivery, MailTransport, Mailbox, SmtpPhase, letter};
 use serde_json::json;
 use strum::VariantArray;
 
 use super::flows::{self, ask};
+use super::proxy::{MailProxy, Passage};
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::authority::Authority;
 use crate::support::dovecot;
@@ -147,4 +148,22 @@ async fn what_a_server_refuses_is_told_apart_from_what_it_takes_later() {
         assert!(matches!(sent, MailDelivery::Deferred { .. }), "another certificate: {sent:?}");
     }
     assert!(postfix.mails().is_empty() && exim.mails().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_whose_starttls_is_stripped_on_the_way_is_told_nothing() {
+    let authority = Authority::new();
+    let postfix = Postfix::start(&authority, "localhost", Senders::Anybody).await;
+    let mut proxy = MailProxy::to(postfix.port());
+    proxy.lets(|_| Passage::Stripped);
+    proxy.open().await;
+    let sends = transport(&authority, proxy.port, MailSecurity::StartTls, dovecot::PASSWORD);
+    let ada = Mailbox::parse(ADA).unwrap();
+    let sent = sends.send("0", "Gatehouse", &ada, &letter(&facts(LetterKind::ResetCode, "en"))).await;
+    assert!(matches!(sent, MailDelivery::Deferred { at: SmtpPhase::Tls, .. }), "{sent:?}");
+    assert_eq!((proxy.connections(), proxy.taken()), (1, 0));
+    assert!(postfix.mails().is_empty());
+    let untouched = transport(&authority, postfix.port(), MailSecurity::StartTls, dovecot::PASSWORD);
+    let sent = untouched.send("0", "Gatehouse", &ada, &letter(&facts(LetterKind::ResetCode, "en"))).await;
+    assert!(matches!(sent, MailDelivery::Accepted { .. }), "{sent:?}");
 }

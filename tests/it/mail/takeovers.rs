@@ -1,0 +1,173 @@
+//! Changes of addresses at once, and a thief: who has an address in the end, who is told, and who may freeze.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gatehouse::accounts::{EmailSet, Roles, Username};
+use gatehouse::codes::Recipient;
+use gatehouse::db::Db;
+use gatehouse::mail::Mailbox;
+use serde_json::{Value, json};
+
+use super::flows::{self, NEW, ask, confirm, mails, newest_code, reset, until, waiting};
+use crate::sms::http::{NUMBER, enter, with_number};
+use crate::sms::rig::all;
+use crate::support;
+use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
+
+const ADA: &str = "ada@example.org";
+const MANY: usize = 64;
+
+on_both_stores!(
+    of_64_changes_at_once_each_tells_the_address_before,
+    of_64_accounts_that_want_one_mailbox_one_has_it,
+    the_owner_ends_what_a_thief_has_begun,
+    a_thief_who_freezes_keeps_nobody_out_who_has_the_password,
+);
+
+fn is_of_a_change(mail: &&Value) -> bool {
+    mail["subject"].as_str().unwrap().contains("address changed")
+}
+
+/// The codes to freeze the account that went to an address.
+async fn freeze_codes(app: &TestApp, address: &str) -> Vec<String> {
+    let is_code = |line: &&str| line.len() == 19 && line.matches('-').count() == 3;
+    let code = |mail: &Value| {
+        let mut lines = mail["text"].as_str().unwrap().lines().map(str::trim);
+        lines.find(is_code).unwrap_or_else(|| panic!("{mail}")).to_owned()
+    };
+    mails(app, address).await.iter().filter(is_of_a_change).map(code).collect()
+}
+
+/// The first of them, once it is there.
+async fn freeze_code(app: &TestApp, address: &str) -> String {
+    until(app, address, |mails| mails.iter().find(is_of_a_change).map(drop)).await;
+    freeze_codes(app, address).await.remove(0)
+}
+
+async fn freeze(app: &TestApp, code: &str) -> u16 {
+    app.client().call("/freeze", json!({ "code": code })).await.status
+}
+
+/// Gives the signed-in account another address.
+async fn change(app: &TestApp, by: &Client, address: &str) {
+    flows::confirm_signed_in(app, by, address).await;
+}
+
+async fn of_64_changes_at_once_each_tells_the_address_before(store: Store) {
+    let setup = TestApp::on(store).without(&["mail-mailbox", "mail-address", "mail-network"]);
+    let app = setup.start().await;
+    app.client().register("alice", PASSWORD).await;
+    let owner = app.client();
+    confirm(&app, &owner, ADA).await;
+    let addresses: Vec<_> = (0..MANY).map(|number| format!("ada{number}@example.net")).collect();
+    for address in &addresses {
+        let asked = owner.call("/mail/codes", json!({ "email": address, "purpose": "verify" })).await;
+        assert_eq!(asked.status, 202, "{}", asked.text);
+    }
+    let mut changes = Vec::new();
+    for address in &addresses {
+        let code = newest_code(&app, address, 1).await;
+        let (owner, address) = (owner.clone(), address.clone());
+        changes.push(async move { flows::set(&owner, &address, &code).await });
+    }
+    for answer in all(changes.into_iter()).await {
+        assert_eq!(answer.status, 204, "{}", answer.text);
+    }
+    let alice = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
+    let last = app.services.emails.of(alice.id).await.unwrap().expect("one of them");
+    let db = Db::connect(&app.database).await.unwrap();
+    support::until("each is told", async || waiting(&db, "address-changed").await == 0).await;
+    let mut codes = BTreeSet::new();
+    for address in addresses.iter().map(String::as_str).chain([ADA]) {
+        let found = freeze_codes(&app, address).await;
+        let expected = usize::from(address != last.as_str());
+        assert_eq!(found.len(), expected, "{address}, and {} is the last", last.as_str());
+        codes.extend(found);
+    }
+    assert_eq!(codes.len(), MANY);
+    for code in codes {
+        assert_eq!(freeze(&app, &code).await, 204, "each is good");
+    }
+}
+
+async fn of_64_accounts_that_want_one_mailbox_one_has_it(store: Store) {
+    let app = TestApp::start(store).await;
+    let (services, mailbox) = (&app.services, Mailbox::parse(ADA).unwrap());
+    let mut wanting = Vec::new();
+    for number in 0..MANY {
+        let login = Username::parse(&format!("user{number}")).unwrap();
+        let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+        services.accounts.create(&login, &hash, Roles { admin: false }).await.unwrap();
+        let account = services.accounts.find(&login).await.unwrap().unwrap();
+        let (emails, mailbox) = (services.emails.clone(), mailbox.clone());
+        wanting.push(async move { (account.id, emails.set(&account, &mailbox, "en").await.unwrap()) });
+    }
+    let (have, not): (Vec<_>, Vec<_>) =
+        all(wanting.into_iter()).await.into_iter().partition(|(_, set)| *set == EmailSet::Done);
+    assert_eq!((have.len(), not.len()), (1, MANY - 1));
+    assert!(not.iter().all(|(_, set)| *set == EmailSet::Taken), "{not:?}");
+    let owner = services.emails.find(&Recipient::from(mailbox)).await.unwrap().expect("it has an owner");
+    assert_eq!(owner.id, have[0].0);
+    for (account, _) in not {
+        assert_eq!(
+            services.emails.of(account).await.unwrap().map(|mailbox| mailbox.as_str().to_owned()),
+            None
+        );
+    }
+    let db = Db::connect(&app.database).await.unwrap();
+    support::until("it is told", async || waiting(&db, "address-set").await == 0).await;
+    assert_eq!(mails(&app, ADA).await.len(), 1, "and only once");
+}
+
+/// Alice has a number and an address. Somebody who knows her password changes the address to his own.
+async fn taken_over(store: Store) -> (TestApp, Client) {
+    let app = TestApp::start(store).await;
+    with_number(&app, "alice", NUMBER).await;
+    confirm(&app, &app.client(), ADA).await;
+    let thief = app.client();
+    assert_eq!(thief.login("alice", PASSWORD).await.status, 200);
+    change(&app, &thief, "thief@example.net").await;
+    (app, thief)
+}
+
+async fn the_owner_ends_what_a_thief_has_begun(store: Store) {
+    let (app, thief) = taken_over(store).await;
+    // What he has asked for before is no way back, either.
+    assert_eq!(ask(&thief, "thief@example.net").await.status, 202);
+    let mailed = newest_code(&app, "thief@example.net", 2).await;
+    assert_eq!(thief.get("/account").await.status, 200);
+    assert_eq!(freeze(&app, &freeze_code(&app, ADA).await).await, 204);
+    assert_eq!(thief.get("/account").await.status, 303, "his session has ended");
+    let body = json!({ "email": "other@example.net", "purpose": "verify" });
+    assert_eq!(thief.call("/mail/codes", body).await.status, 401);
+    let by_mail = reset(&thief, "thief@example.net", &mailed).await;
+    assert_eq!(by_mail.problem(), "account-frozen", "{}", by_mail.text);
+    app.advance(Duration::from_secs(61));
+    let code = thief.code(NUMBER, "login").await;
+    let by_number = enter(&thief, NUMBER, &code).await;
+    assert_eq!(by_number.problem(), "account-frozen", "{}", by_number.text);
+    let alice = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
+    let address = app.services.emails.of(alice.id).await.unwrap().expect("an address");
+    assert_eq!(address.as_str(), "thief@example.net", "it restores nothing");
+}
+
+/// He changes the address twice, so that an earlier one is his own, too.
+async fn a_thief_who_freezes_keeps_nobody_out_who_has_the_password(store: Store) {
+    let (app, thief) = taken_over(store).await;
+    let owners = freeze_code(&app, ADA).await;
+    change(&app, &thief, "thief@example.com").await;
+    assert_eq!(freeze(&app, &freeze_code(&app, "thief@example.net").await).await, 204);
+    let owner = app.client();
+    assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "the password opens it");
+    let fields = [("current_password", PASSWORD), ("new_password", NEW)];
+    assert_eq!(owner.submit("/account", "/account/password", &fields).await.status, 303);
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 401, "not for the thief");
+    // By mail he would set another; the owner's code is still good, and stops that.
+    assert_eq!(freeze(&app, &owners).await, 204);
+    app.advance(Duration::from_secs(61));
+    assert_eq!(ask(&thief, "thief@example.com").await.status, 202);
+    let mailed = newest_code(&app, "thief@example.com", 2).await;
+    assert_eq!(reset(&thief, "thief@example.com", &mailed).await.problem(), "account-frozen");
+    assert_eq!(app.client().login("alice", NEW).await.status, 200);
+}
