@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::service::{CodeService, MAILS_AT_ONCE, MailServerState};
-use crate::clock::as_utc_minutes;
+use crate::clock::{Micros, as_utc_minutes};
 use crate::config::{Brand, LiveSettings};
 use crate::db::DbError;
 use crate::mail::{
@@ -68,6 +68,27 @@ impl CodeService {
     /// The mails of a server for development.
     pub fn mail_outbox(&self) -> Option<&MailOutbox> {
         self.0.deps.mailer.transport.outbox()
+    }
+
+    /// What is known of the server that delivers.
+    pub fn mail_server(&self) -> Arc<MailServerState> {
+        self.0.mail_server.load_full()
+    }
+
+    /// Until when nothing is sent to a mailbox, because it has refused mail.
+    pub async fn mail_refused_until(&self, mailbox: &Mailbox) -> Result<Option<Micros>, DbError> {
+        let mailer = &self.0.deps.mailer;
+        mailer.queue.refused_until(&mailer.seal.key(mailbox)).await
+    }
+
+    /// Sends mail again to a mailbox that has refused it. False if it gets mail.
+    pub async fn allow_mail(&self, mailbox: &Mailbox) -> Result<bool, DbError> {
+        let refused = self.mail_refused_until(mailbox).await?.is_some();
+        if refused {
+            let mailer = &self.0.deps.mailer;
+            mailer.queue.note_bounce(&mailer.seal.key(mailbox), false).await?;
+        }
+        Ok(refused)
     }
 
     async fn deliver_one(&self, brand: &Brand, mail: TakenMail) -> Result<(), DbError> {

@@ -166,14 +166,14 @@ impl CodeService {
         self.0.deps.gateways.probe(|| self.0.clock.now()).await;
     }
 
-    /// The key by which the ledger counts what reaches the number's phone.
-    pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
-        self.key_of(live, Channel::Sms, phone.subject())
+    /// The key by which the ledger counts what reaches a phone or a mailbox.
+    pub fn recipient_key(&self, live: &LiveSettings, recipient: &Recipient) -> SubjectKey {
+        self.key_of(live, recipient.channel(), &recipient.subject())
     }
 
-    /// The key of a number itself, to which its codes are bound.
-    pub fn number_key(&self, live: &LiveSettings, number: &str) -> SubjectKey {
-        self.key_of(live, Channel::Sms, number)
+    /// The same of a phone.
+    pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
+        self.key_of(live, Channel::Sms, phone.subject())
     }
 
     pub(super) fn key_of(&self, live: &LiveSettings, channel: Channel, name: &str) -> SubjectKey {

@@ -568,6 +568,8 @@ pub enum Flash {
     LimitsRestored,
     CountCleared,
     PasswordEnabled,
+    MailAllowed,
+    NothingRefused,
     NothingEnabled,
     AccessSaved,
     AccessEnded,
