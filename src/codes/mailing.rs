@@ -9,8 +9,8 @@ use crate::clock::{Micros, as_utc_minutes};
 use crate::config::{Brand, LiveSettings};
 use crate::db::DbError;
 use crate::mail::{
-    Letter, LetterFacts, LetterKind, MailDelivery, MailOutbox, MailResult, MailState, Mailbox, SmtpPhase,
-    TakenMail, letter,
+    Letter, LetterFacts, LetterKind, MailDelivery, MailOutbox, MailResult, MailState, MailTransport, Mailbox,
+    SmtpPhase, TakenMail, letter,
 };
 use crate::message::MessageId;
 
@@ -70,9 +70,19 @@ impl CodeService {
         self.0.deps.mailer.transport.outbox()
     }
 
-    /// What is known of the server that delivers.
-    pub fn mail_server(&self) -> Arc<MailServerState> {
-        self.0.mail_server.load_full()
+    /// What is known of the server that delivers; None if there is none.
+    pub fn mail_server(&self) -> Option<Arc<MailServerState>> {
+        let Self(inner) = self;
+        matches!(inner.deps.mailer.transport, MailTransport::Smtp(_)).then(|| inner.mail_server.load_full())
+    }
+
+    /// Checks how many mails wait, for the metrics. Runs periodically.
+    pub async fn watch_mail(&self) {
+        let metrics = &self.0.metrics;
+        metrics.mail_server_up.set(if self.0.mail_server.load().failures == 0 { 1.0 } else { 0.0 });
+        if let Ok(waiting) = self.0.deps.mailer.queue.waiting().await {
+            metrics.mail_waiting.set(waiting as f64);
+        }
     }
 
     /// Until when nothing is sent to a mailbox, because it has refused mail.
@@ -198,10 +208,11 @@ impl CodeService {
             _ => None,
         };
         let after = match reason {
-            Some(_) => {
+            Some(reason) => {
                 let pause = PAUSES[(before.failures as usize).min(PAUSES.len() - 2)];
-                let failures = before.failures.saturating_add(1);
-                MailServerState { failures, again_at: inner.clock.now().plus(pause) }
+                let (failures, now) = (before.failures.saturating_add(1), inner.clock.now());
+                let since = if before.failures == 0 { now } else { before.since };
+                MailServerState { failures, since, again_at: now.plus(pause), reason: Some(reason.clone()) }
             }
             None => MailServerState::default(),
         };

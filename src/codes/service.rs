@@ -47,8 +47,11 @@ pub const MAILS_AT_ONCE: usize = 8;
 pub struct MailServerState {
     /// How often in a row it took nothing, whoever a mail was to.
     pub failures: u32,
-    /// Until then it is left alone. By this process's clock.
+    /// When that began, and until when it is left alone. By this process's clock.
+    pub since: Micros,
     pub again_at: Micros,
+    /// Why it took nothing the last time.
+    pub reason: Option<String>,
 }
 
 #[derive(Clone)]

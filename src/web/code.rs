@@ -260,6 +260,7 @@ pub async fn api_mail(body: Json<MailCodeBody>, call: ApiRequest) -> WebResult {
         MailPurpose::Reset => Purpose::Reset,
     };
     let to = Recipient::from(parse_sent_email(&body.email)?);
+    let call = call.by(to.channel());
     let locale = language(call.request().headers());
     let (browser, named) = call.named_browser();
     let actor = call.actor(FORM, body.captcha.as_ref());
