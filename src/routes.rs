@@ -190,6 +190,7 @@ fn console() -> Vec<Row> {
         Row::form("/admin/lookup/enable", CONSOLE, lookup::enable).on("/admin/lookup"),
         Row::form("/admin/lookup/allow-mail", CONSOLE, lookup::allow_mail).on("/admin/lookup"),
         Row::get("/admin/messages", CONSOLE, messages::show),
+        Row::form("/admin/messages", CONSOLE, messages::find),
         Row::form("/admin/brakes/lift", CONSOLE, messages::lift).on("/admin/messages"),
     ]
 }

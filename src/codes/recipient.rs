@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use strum::{EnumString, IntoStaticStr};
+use serde::Serialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::audit::{Action, EventSubject};
 use crate::mail::Mailbox;
@@ -10,8 +11,9 @@ use crate::message::{MessagePurpose, Purpose};
 use crate::sms::Phone;
 
 /// How a message reaches its recipient. Each channel has limits, windows and a mark of complete windows of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum Channel {
     Sms,
     Mail,
