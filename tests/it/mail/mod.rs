@@ -2,5 +2,6 @@
 
 mod addresses;
 mod attacks;
+mod console;
 pub mod flows;
 mod servers;
