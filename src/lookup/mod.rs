@@ -228,7 +228,8 @@ impl Lookup {
         Ok(Some(standing))
     }
 
-    /// A number and a mailbox have several logs of wrong codes here, and a number has several in each program. None for other limits.
+    /// A number and a mailbox have several logs of wrong codes here, and a number has several in each program. None for
+    /// other limits.
     fn logs_of_guesses(
         &self,
         live: &LiveSettings,

@@ -15,6 +15,7 @@ use gatehouse_limiter::{Rule, RuleAction, window};
 use rust_i18n::t;
 
 use crate::accounts::{Account, DeviceFailures};
+use crate::audit::EventEntry;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::db::DbError;
@@ -212,25 +213,12 @@ async fn person(
         (None, Some(subject)) => lookup.recorded(subject).await?,
         (None, None) => None,
     };
-    let since = visit.now().minus(DAY * DAYS);
-    let mut events = match recorded {
-        Some(recorded) => lookup.events_of(recorded, since, LATEST).await?,
-        None => Vec::new(),
-    };
-    let link = |recorded: RecordedSubject, limit: Option<&str>| {
-        subject_link::events_of(recorded.kind, recorded.key, limit)
-    };
     let twin = found.subject.as_ref().filter(|_| found.masked.is_none()).and_then(LookupSubject::twin);
     let of_twin = match &twin {
         Some(twin) => lookup.recorded(twin).await?,
         None => None,
     };
-    let all_events = recorded.filter(|_| !events.is_empty()).map(|recorded| link(recorded, None));
-    if let Some(of_twin) = of_twin {
-        events.extend(lookup.events_of(of_twin, since, LATEST).await?);
-        events.sort_by_key(|event| std::cmp::Reverse(event.at));
-        events.truncate(LATEST as usize);
-    }
+    let (events, all_events) = latest(request, [recorded, of_twin]).await?;
     let person = Person {
         kind: kind(found),
         name: name(found, asked),
@@ -278,6 +266,27 @@ async fn person(
         limits: limits.into_iter().map(state).collect(),
         ..person
     })
+}
+
+/// The newest events of a subject and its twin, and the link to all of the first that has any.
+async fn latest(
+    request: &AdminRequest,
+    subjects: [Option<RecordedSubject>; 2],
+) -> Result<(Vec<EventEntry>, Option<String>), DbError> {
+    let since = request.visit.now().minus(DAY * DAYS);
+    let (mut events, mut all) = (Vec::new(), None);
+    for recorded in subjects.into_iter().flatten() {
+        let found = request.services.lookup.events_of(recorded, since, LATEST).await?;
+        all = all.or((!found.is_empty()).then(|| link(recorded, None)));
+        events.extend(found);
+    }
+    events.sort_by_key(|event| std::cmp::Reverse(event.at));
+    events.truncate(LATEST as usize);
+    Ok((events, all))
+}
+
+fn link(recorded: RecordedSubject, limit: Option<&str>) -> String {
+    subject_link::events_of(recorded.kind, recorded.key, limit)
 }
 
 /// Whose an e-mail address is, and which one the account has that was looked up by its name; confirmed by its owner.
