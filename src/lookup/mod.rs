@@ -328,7 +328,7 @@ impl Lookup {
             audit.record(AuditEvent {
                 phone: Some(EventSubject::Mailbox(&mailbox.counted())),
                 account: Some(account.as_ref().unwrap_or(&by.account).recorded()),
-                ..by.event(audit, "mail.allow")
+                ..by.event(audit, "mailbox.allow")
             });
             Ok(true)
         });

@@ -227,33 +227,32 @@ fn filter_to(services: &Services, typed: &str) -> LedgerFilter {
     }
 }
 
-/// `GET /admin/messages`. Values that cannot be parsed do not filter.
+/// Values that cannot be parsed do not filter.
+fn filter(services: &Services, pairs: &[(String, String)]) -> LedgerFilter {
+    LedgerFilter {
+        state: value(pairs, "state").parse().ok(),
+        channel: value(pairs, "channel").parse().ok(),
+        ..filter_to(services, value(pairs, "prefix"))
+    }
+}
+
+/// `GET /admin/messages`. `?to=` is the key of an address.
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let to = filter_to(&request.services, value(&query, "prefix"));
-    let asked = LedgerFilter {
-        state: value(&query, "state").parse().ok(),
-        channel: value(&query, "channel").parse().ok(),
-        phone: LedgerFilter::parse_key(value(&query, "to")).or(to.phone),
-        ..to
-    };
+    let asked = filter(&request.services, &query);
+    let phone = LedgerFilter::parse_key(value(&query, "to")).or(asked.phone);
+    let asked = LedgerFilter { phone, ..asked };
     respond(&request, asked, LedgerCursor::parse(value(&query, "after")), None).await
 }
 
 /// `POST /admin/messages`: the filter. An address is in the URL by its keyed hash alone.
 pub async fn find(posted: AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
-    let filter = LedgerFilter {
-        state: value(pairs, "state").parse().ok(),
-        channel: value(pairs, "channel").parse().ok(),
-        ..filter_to(&request.services, value(pairs, "prefix"))
-    };
-    match posted.is_ours() {
-        true => Ok(request.visit.see_other(&filter.href(None), None)),
-        false => {
-            let kept = Some(([String::new(), String::new()], FormProblem::Expired));
-            respond(request, filter, None, kept).await
-        }
+    let asked = filter(&request.services, pairs);
+    if posted.is_ours() {
+        return Ok(request.visit.see_other(&asked.href(None), None));
     }
+    let kept = Some(([String::new(), String::new()], FormProblem::Expired));
+    respond(request, asked, None, kept).await
 }
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.

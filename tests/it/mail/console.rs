@@ -159,7 +159,7 @@ async fn a_mailbox_that_refuses_mail_is_shown_and_gets_mail_again(store: Store) 
     audit.flush().await;
     let key = audit.subject(&EventSubject::Mailbox(ADA));
     let events = audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap();
-    let allowed: Vec<_> = events.iter().filter(|it| it.name.as_deref() == Some("mail.allow")).collect();
+    let allowed: Vec<_> = events.iter().filter(|it| it.name.as_deref() == Some("mailbox.allow")).collect();
     assert_eq!(allowed.len(), 2, "{events:#?}");
     assert!(allowed.iter().all(|it| it.phone.as_ref().unwrap().mask == MASK && it.actor.is_some()));
     assert!(!format!("{events:?}").contains("adele@"), "{events:?}");

@@ -246,7 +246,7 @@ pub async fn allow_mail(
     let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
     let subject = read_as((ScopeKind::Pages, ValueKind::Mailbox), &path, &live).ok_or(Problem::NotFound)?;
     let (mailbox, reason) = (subject.mailbox().ok_or(Problem::NotFound)?, reason(&query.reason, body)?);
-    admin.may_touch(lookup.account(&subject).await?.as_ref(), "mail.allow")?;
+    admin.may_touch(lookup.account(&subject).await?.as_ref(), "mailbox.allow")?;
     match lookup.allow_mail(mailbox, actor(&admin, reason)).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
