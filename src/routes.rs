@@ -188,7 +188,9 @@ fn console() -> Vec<Row> {
         Row::form("/admin/lookup", CONSOLE, lookup::ask),
         Row::form("/admin/lookup/clear", CONSOLE, lookup::clear).on("/admin/lookup"),
         Row::form("/admin/lookup/enable", CONSOLE, lookup::enable).on("/admin/lookup"),
+        Row::form("/admin/lookup/allow-mail", CONSOLE, lookup::allow_mail).on("/admin/lookup"),
         Row::get("/admin/messages", CONSOLE, messages::show),
+        Row::form("/admin/messages", CONSOLE, messages::find),
         Row::form("/admin/brakes/lift", CONSOLE, messages::lift).on("/admin/messages"),
     ]
 }
@@ -246,6 +248,7 @@ fn admin_calls() -> Vec<Row> {
         call!(CONFIRMED, tokens::api_create),
         call!(READ_SUBJECTS, lookup::api::show),
         call!(CLEAR_SUBJECTS, lookup::api::clear).reads(BODY_LIMIT),
+        call!(CLEAR_SUBJECTS, lookup::api::allow_mail).reads(BODY_LIMIT),
         call!(CHANGE_ACCOUNTS, lookup::api::enable_password).reads(BODY_LIMIT),
         call!(CONFIRMED, tokens::api_revoke),
         call!(READ_ACCOUNTS, accounts::api::list),

@@ -32,7 +32,7 @@ pub fn builder() -> PrometheusBuilder {
 }
 
 /// Many counters are asked for by name at each event, so that they are described here and not there.
-const COUNTERS: [(&str, &str); 21] = [
+const COUNTERS: [(&str, &str); 22] = [
     ("gatehouse_audit_events_total", "Security events, by what became of their rows"),
     ("gatehouse_captchas_total", "Challenges and answers to them, by kind and outcome"),
     ("gatehouse_config_reloads_total", "Reloads of the settings, by outcome"),
@@ -61,17 +61,23 @@ const COUNTERS: [(&str, &str); 21] = [
         "gatehouse_sms_gateway_errors_total",
         "Messages that the SMS gateway did not accept, or may not have accepted",
     ),
-    ("gatehouse_sms_guesses_total", "Codes that were entered, by outcome"),
+    ("gatehouse_sms_guesses_total", "Codes by SMS that were entered, by outcome"),
+    ("gatehouse_mail_guesses_total", "Codes by e-mail that were entered, by outcome"),
     ("gatehouse_mail_messages_total", "Requests for a code by e-mail, by outcome"),
     ("gatehouse_sms_messages_total", "Requests for a code by SMS, by outcome"),
     ("gatehouse_store_errors_total", "Decisions that the store of the limits did not make"),
     ("gatehouse_webhook_attempts_total", "Attempts to deliver a webhook, by result"),
 ];
 
-const GAUGES: [(&str, &str); 11] = [
+const GAUGES: [(&str, &str); 13] = [
     ("gatehouse_breached_file_up", "0 if the list of lost passwords that is named cannot be read"),
     ("gatehouse_connections", "Open connections"),
     ("gatehouse_database_up", "1 if the database answered and accepted writes when last checked"),
+    (
+        "gatehouse_mail_queue_depth",
+        "Mails that wait for the mail server, without notices that are held back by their limit",
+    ),
+    ("gatehouse_mail_server_up", "0 while the mail server takes no mail; 1 without one"),
     ("gatehouse_origin_files_up", "0 if a file that [origins] names cannot be read"),
     ("gatehouse_otlp_up", "1 if the OTLP receiver accepted the last export of the signal"),
     ("gatehouse_password_queue_depth", "Passwords that wait to be hashed, by lane"),

@@ -281,6 +281,7 @@ impl SharedParts {
             failures: Arc::clone(&self.failures),
             issuing: self.issuing.clone(),
             accounts: self.accounts.clone(),
+            emails: Emails::new(&base.foundation, self.accounts.clone()),
             attempts: self.attempts.clone(),
             codes: self.codes.clone(),
             audit: base.audit.clone(),

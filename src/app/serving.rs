@@ -202,6 +202,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         services.token_gate.sweep();
         services.codes.watch_level(&services.live.snapshot()).await;
         services.codes.watch_costs(&services.live.snapshot()).await;
+        services.codes.watch_mail().await;
     }
 }
 

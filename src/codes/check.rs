@@ -132,7 +132,8 @@ impl CodeService {
     }
 
     fn record_guess(&self, event: AuditEvent<'_>) {
-        self.0.metrics.guess(event.outcome);
+        let channel = if event.action == Channel::Mail.guess() { Channel::Mail } else { Channel::Sms };
+        self.0.metrics.guess(channel, event.outcome);
         self.0.deps.audit.record(event);
     }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::service::{CodeService, MAILS_AT_ONCE, MailServerState};
-use crate::clock::as_utc_minutes;
+use crate::clock::{Micros, as_utc_minutes};
 use crate::config::{Brand, LiveSettings};
 use crate::db::DbError;
 use crate::mail::{
-    Letter, LetterFacts, LetterKind, MailDelivery, MailOutbox, MailResult, MailState, Mailbox, SmtpPhase,
-    TakenMail, letter,
+    Letter, LetterFacts, LetterKind, MailDelivery, MailOutbox, MailResult, MailState, MailTransport, Mailbox,
+    SmtpPhase, TakenMail, letter,
 };
 use crate::message::MessageId;
 
@@ -68,6 +68,37 @@ impl CodeService {
     /// The mails of a server for development.
     pub fn mail_outbox(&self) -> Option<&MailOutbox> {
         self.0.deps.mailer.transport.outbox()
+    }
+
+    /// What is known of the server that delivers; None if there is none.
+    pub fn mail_server(&self) -> Option<Arc<MailServerState>> {
+        let Self(inner) = self;
+        matches!(inner.deps.mailer.transport, MailTransport::Smtp(_)).then(|| inner.mail_server.load_full())
+    }
+
+    /// Checks how many mails wait, for the metrics. Runs periodically.
+    pub async fn watch_mail(&self) {
+        let metrics = &self.0.metrics;
+        metrics.mail_server_up.set(if self.0.mail_server.load().failures == 0 { 1.0 } else { 0.0 });
+        if let Ok(waiting) = self.0.deps.mailer.queue.waiting().await {
+            metrics.mail_waiting.set(waiting as f64);
+        }
+    }
+
+    /// Until when nothing is sent to a mailbox, because it has refused mail.
+    pub async fn mail_refused_until(&self, mailbox: &Mailbox) -> Result<Option<Micros>, DbError> {
+        let mailer = &self.0.deps.mailer;
+        mailer.queue.refused_until(&mailer.seal.key(mailbox)).await
+    }
+
+    /// Sends mail again to a mailbox that has refused it. False if it gets mail.
+    pub async fn allow_mail(&self, mailbox: &Mailbox) -> Result<bool, DbError> {
+        let refused = self.mail_refused_until(mailbox).await?.is_some();
+        if refused {
+            let mailer = &self.0.deps.mailer;
+            mailer.queue.note_bounce(&mailer.seal.key(mailbox), false).await?;
+        }
+        Ok(refused)
     }
 
     async fn deliver_one(&self, brand: &Brand, mail: TakenMail) -> Result<(), DbError> {
@@ -180,10 +211,11 @@ impl CodeService {
         let after = match reason {
             // Mails that fail together are one failure.
             Some(_) if before.failures > 0 && now < before.again_at => return,
-            Some(_) => {
+            Some(reason) => {
                 let pause = PAUSES[(before.failures as usize).min(PAUSES.len() - 2)];
                 let failures = before.failures.saturating_add(1);
-                MailServerState { failures, again_at: now.plus(pause) }
+                let since = if before.failures == 0 { now } else { before.since };
+                MailServerState { failures, since, again_at: now.plus(pause), reason: Some(reason.clone()) }
             }
             None => MailServerState::default(),
         };

@@ -14,12 +14,17 @@ pub struct MessageMetrics {
     messages: [Counter; MESSAGES.len()],
     mails: [Counter; MESSAGES.len()],
     guesses: [Counter; GUESSES.len()],
+    mail_guesses: [Counter; GUESSES.len()],
     /// Put on prefixes for our pages, a verifier, a relay.
     brakes: [Counter; 3],
     /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
     pub spent: Gauge,
     /// `gatehouse_sms_pages_spent_ratio`: the part of what our own pages may send; from 1 on codes are short there.
     pub pages_spent: Gauge,
+    /// `gatehouse_mail_queue_depth`: mails that wait for the mail server.
+    pub mail_waiting: Gauge,
+    /// `gatehouse_mail_server_up`: 0 while the mail server takes nothing.
+    pub mail_server_up: Gauge,
     gateway_seconds: Histogram,
 }
 
@@ -31,22 +36,32 @@ const GUESSES: [&str; 5] = ["right", "wrong", "challenged", "throttled", "unavai
 
 impl MessageMetrics {
     pub fn register() -> Self {
+        let mail_server_up = metrics::gauge!("gatehouse_mail_server_up");
+        mail_server_up.set(1.0);
         Self {
             messages: MESSAGES
                 .map(|word| metrics::counter!("gatehouse_sms_messages_total", "outcome" => word)),
             mails: MESSAGES.map(|word| metrics::counter!("gatehouse_mail_messages_total", "outcome" => word)),
             guesses: GUESSES.map(|word| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => word)),
+            mail_guesses: GUESSES
+                .map(|word| metrics::counter!("gatehouse_mail_guesses_total", "outcome" => word)),
             brakes: ["pages", "verify", "relay"]
                 .map(|scope| metrics::counter!("gatehouse_sms_brakes_total", "scope" => scope)),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
             pages_spent: metrics::gauge!("gatehouse_sms_pages_spent_ratio"),
+            mail_waiting: metrics::gauge!("gatehouse_mail_queue_depth"),
+            mail_server_up,
             gateway_seconds: metrics::histogram!(GATEWAY_SECONDS),
         }
     }
 
-    pub fn guess(&self, outcome: Outcome) {
+    pub fn guess(&self, channel: Channel, outcome: Outcome) {
         let word = if outcome == Outcome::Ok { "right" } else { outcome.into_str() };
-        count(&GUESSES, &self.guesses, word);
+        let guesses = match channel {
+            Channel::Sms => &self.guesses,
+            Channel::Mail => &self.mail_guesses,
+        };
+        count(&GUESSES, guesses, word);
     }
 
     pub fn brakes_of(&self, purpose: &MessagePurpose) -> &Counter {
@@ -143,8 +158,11 @@ mod tests {
         metrics.answer(Channel::Sms, &SendAnswer { repeated: true, ..sent(true).into() });
         assert!(told("gatehouse_sms_messages_total", "repeated"));
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
-        metrics.guess(Outcome::Wrong);
+        metrics.guess(Channel::Sms, Outcome::Wrong);
         assert!(told("gatehouse_sms_guesses_total", "wrong"));
+        assert!(!told("gatehouse_mail_guesses_total", "wrong"));
+        metrics.guess(Channel::Mail, Outcome::Ok);
+        assert!(told("gatehouse_mail_guesses_total", "right"));
         metrics.brakes_of(&MessagePurpose::relayed("idp").unwrap()).increment(1);
         assert!(recorder.handle().render().contains("gatehouse_sms_brakes_total{scope=\"relay\"} 1"));
     }

@@ -22,5 +22,5 @@ pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, Ledge
 pub use recipient::{Channel, Recipient};
 pub use request::{RequestedMessage, SendOutcome, SendReceipt};
 pub use send::{InTurn, TurnResult};
-pub use service::{CodeService, CodesDeps, RecipientOwners};
+pub use service::{CodeService, CodesDeps, MailServerState, RecipientOwners};
 pub use spent::{BudgetLevel, SpentRule};

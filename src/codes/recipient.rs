@@ -2,16 +2,18 @@
 
 use std::borrow::Cow;
 
-use strum::{EnumString, IntoStaticStr};
+use serde::Serialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use crate::audit::{Action, EventSubject};
+use crate::audit::{Action, EventSubject, mask};
 use crate::mail::Mailbox;
 use crate::message::{MessagePurpose, Purpose};
 use crate::sms::Phone;
 
 /// How a message reaches its recipient. Each channel has limits, windows and a mark of complete windows of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum Channel {
     Sms,
     Mail,
@@ -114,11 +116,11 @@ impl Recipient {
         }
     }
 
-    /// For the ledger and its pages: a number's block, or a masked address.
+    /// For the ledger and its pages: a number's block, or the mask of the mailbox, the same in every spelling and in events.
     pub fn block(&self) -> Cow<'_, str> {
         match self {
             Self::Phone(phone) => phone.block().into(),
-            Self::Mailbox(mailbox) => mailbox.masked().into(),
+            Self::Mailbox(mailbox) => mask(&EventSubject::Mailbox(&mailbox.counted())).into(),
         }
     }
 

@@ -47,8 +47,11 @@ pub const MAILS_AT_ONCE: usize = 8;
 pub struct MailServerState {
     /// How often in a row it took nothing, whoever a mail was to.
     pub failures: u32,
-    /// Until then it is left alone. By this process's clock.
+    /// When that began, and until when it is left alone. By this process's clock.
+    pub since: Micros,
     pub again_at: Micros,
+    /// Why it took nothing the last time.
+    pub reason: Option<String>,
 }
 
 #[derive(Clone)]
@@ -166,14 +169,14 @@ impl CodeService {
         self.0.deps.gateways.probe(|| self.0.clock.now()).await;
     }
 
-    /// The key by which the ledger counts what reaches the number's phone.
-    pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
-        self.key_of(live, Channel::Sms, phone.subject())
+    /// The key by which the ledger counts what reaches a phone or a mailbox.
+    pub fn recipient_key(&self, live: &LiveSettings, recipient: &Recipient) -> SubjectKey {
+        self.key_of(live, recipient.channel(), &recipient.subject())
     }
 
-    /// The key of a number itself, to which its codes are bound.
-    pub fn number_key(&self, live: &LiveSettings, number: &str) -> SubjectKey {
-        self.key_of(live, Channel::Sms, number)
+    /// The same of a phone.
+    pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
+        self.key_of(live, Channel::Sms, phone.subject())
     }
 
     pub(super) fn key_of(&self, live: &LiveSettings, channel: Channel, name: &str) -> SubjectKey {

@@ -11,7 +11,7 @@ use gatehouse_limiter::{Bucket, Limit, MemoryStore, RuleAction, StoreError, Wind
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::accounts::{Account, AccountId, Accounts, DeviceFailures};
+use crate::accounts::{Account, AccountId, Accounts, DeviceFailures, Emails};
 use crate::audit::{
     Action, Audit, AuditEvent, EventEntry, EventSubject, MaskedSubject, Outcome, SubjectKind,
 };
@@ -20,6 +20,7 @@ use crate::codes::{CodeService, Guesser};
 use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
 use crate::login::{FailureRecord, GuardedAttempts, all_failures, password_enabled_counter};
+use crate::mail::Mailbox;
 use crate::request_id;
 use crate::sms::Phone;
 use crate::throttle::Limiter;
@@ -43,6 +44,7 @@ pub struct LookupParts {
     /// Limits on challenges issued by this process.
     pub issuing: gatehouse_limiter::Limiter<MemoryStore>,
     pub accounts: Accounts,
+    pub emails: Emails,
     /// Counts the names of realms.
     pub attempts: GuardedAttempts,
     pub codes: CodeService,
@@ -99,6 +101,17 @@ impl LookupActor {
         }
         detail
     }
+
+    /// What they did.
+    fn event<'a>(&'a self, audit: &Audit, name: &'a str) -> AuditEvent<'a> {
+        AuditEvent {
+            name: Some(name),
+            actor: Some(&self.actor),
+            address: Some(EventSubject::Address(&self.address)),
+            detail: Some(self.detail().to_string()),
+            ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
+        }
+    }
 }
 
 /// A subject of the record.
@@ -115,7 +128,7 @@ pub struct FoundSubject {
     pub subject: Option<LookupSubject>,
 }
 
-/// The subjects of `sms-guess` that count wrong codes for a number.
+/// The subjects of `sms-guess` or `mail-guess` that count wrong codes for a number or a mailbox.
 struct GuessLogs {
     counted: Vec<Vec<u8>>,
     /// The logs of guesses when there was no code, which use up nothing of a later one.
@@ -141,16 +154,23 @@ impl Lookup {
         Self(Arc::new(parts))
     }
 
-    /// The account of a name or a number. Only for administrators, because nobody else may learn which
-    /// accounts exist.
+    /// The account of a name, of a number, or of the e-mail address that its owner has confirmed. Only for
+    /// administrators, because nobody else may learn which accounts exist.
     pub async fn account(&self, subject: &LookupSubject) -> Result<Option<Account>, DbError> {
         if let Some(login) = subject.username() {
             return self.0.accounts.find(login).await;
         }
-        match (&subject.scope, &subject.value) {
-            (LookupScope::Pages, LookupValue::Phone(phone)) => self.0.accounts.find_by_phone(phone).await,
-            _ => Ok(None),
+        match subject.recipient().filter(|_| subject.scope == LookupScope::Pages) {
+            Some(recipient) => self.0.emails.find(&recipient).await,
+            None => Ok(None),
         }
+    }
+
+    /// What a text names that is both an e-mail address and a name: the name, if an account has it.
+    pub async fn named(&self, subject: LookupSubject) -> Result<LookupSubject, DbError> {
+        let twin = subject.twin().filter(|_| subject.mailbox().is_some());
+        let Some(name) = twin else { return Ok(subject) };
+        Ok(if self.account(&name).await?.is_some() { name } else { subject })
     }
 
     /// The failures of a known device of an account.
@@ -208,27 +228,32 @@ impl Lookup {
         Ok(Some(standing))
     }
 
-    /// A number has several logs of wrong codes here, and several in each program. None for other limits.
+    /// A number and a mailbox have several logs of wrong codes here, and a number has several in each program. None for
+    /// other limits.
     fn logs_of_guesses(
         &self,
         live: &LiveSettings,
         name: Option<LimitName>,
         subject: &LookupSubject,
     ) -> Option<GuessLogs> {
-        let phone = subject.phone().filter(|_| name == Some(LimitName::SmsGuess))?;
+        let counts = matches!(name, Some(LimitName::SmsGuess | LimitName::MailGuess));
+        let recipient = subject.recipient().filter(|_| counts)?;
         let of = |guessers: &[Guesser], log: &dyn Fn(Guesser) -> Vec<u8>| {
             guessers.iter().map(|it| log(*it)).collect()
         };
         Some(match subject.program() {
             Some(program) => {
-                let number = self.0.codes.phone_key(live, phone);
+                let number = self.0.codes.recipient_key(live, &recipient);
                 let log = |guesser: Guesser| guesser.subject_in(program.name.as_str(), number);
                 GuessLogs { counted: of(&Guesser::IN_PROGRAMS, &log), without_code: Vec::new() }
             }
-            None => GuessLogs {
-                counted: of(&Guesser::ALL, &|guesser| guesser.subject(phone.subject(), true)),
-                without_code: of(&Guesser::ALL, &|guesser| guesser.subject(phone.subject(), false)),
-            },
+            None => {
+                let guessed = recipient.subject_of_guesses();
+                GuessLogs {
+                    counted: of(&Guesser::ALL, &|guesser| guesser.subject(&guessed, true)),
+                    without_code: of(&Guesser::ALL, &|guesser| guesser.subject(&guessed, false)),
+                }
+            }
         })
     }
 
@@ -280,19 +305,34 @@ impl Lookup {
             password_enabled_counter().increment(1);
             let audit = &this.0.audit;
             // Found again by what it was looked up by.
-            let phone = subject.phone().map(|phone| EventSubject::Phone(phone.as_str()));
+            let recorded = subject.recorded(None).filter(|(kind, _)| *kind == SubjectKind::Phone);
             audit.record(AuditEvent {
-                phone,
-                name: Some("password.enable"),
-                actor: Some(&by.actor),
+                phone: recorded.map(|(_, named)| named),
                 account: Some(account.recorded()),
-                address: Some(EventSubject::Address(&by.address)),
-                detail: Some(by.detail().to_string()),
-                ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
+                ..by.event(audit, "password.enable")
             });
             Ok(true)
         });
         enabling.await.expect("enabling does not panic, nor is it cancelled")
+    }
+
+    /// Sends mail again to a mailbox that has refused it. False if it gets mail. Runs to its end and is recorded, even if
+    /// the client hangs up.
+    pub async fn allow_mail(&self, mailbox: &Mailbox, by: LookupActor) -> Result<bool, DbError> {
+        let (this, mailbox) = (self.clone(), mailbox.clone());
+        let allowing = request_id::spawn(async move {
+            if !this.0.codes.allow_mail(&mailbox).await? {
+                return Ok(false);
+            }
+            let (audit, account) = (&this.0.audit, this.0.emails.find(&mailbox.clone().into()).await?);
+            audit.record(AuditEvent {
+                phone: Some(EventSubject::Mailbox(&mailbox.counted())),
+                account: Some(account.as_ref().unwrap_or(&by.account).recorded()),
+                ..by.event(audit, "mailbox.allow")
+            });
+            Ok(true)
+        });
+        allowing.await.expect("it does not panic, nor is it cancelled")
     }
 
     async fn forget(
@@ -329,10 +369,10 @@ impl Lookup {
         let logs = self.logs_of_guesses(live, name, subject);
         let keys: Vec<_> =
             logs.iter().flat_map(GuessLogs::all).map(|log| limiter.bucket(limit, log).key).collect();
-        if let Some(phone) = subject.phone().filter(|_| logs.is_some()) {
+        if let Some(recipient) = subject.recipient().filter(|_| logs.is_some()) {
             let program = subject.program().map(|program| program.name.as_str());
-            let numbers = phone.numbers().map(|number| codes.number_key(live, &number));
-            codes.ledger().forget_guesses(numbers, program, &keys).await?;
+            let to = codes.recipient_key(live, &recipient);
+            codes.ledger().forget_guesses(to, program, &keys).await?;
         }
         for key in keys {
             limiter.clear(Bucket { limit, key }).await?;

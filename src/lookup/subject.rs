@@ -4,8 +4,10 @@ use strum::EnumDiscriminants;
 
 use crate::accounts::{Account, AccountId, DeviceId, Realm, RealmLogin, Username, device_subject};
 use crate::audit::{AuditEvent, EventSubject, SubjectKind};
+use crate::codes::Recipient;
 use crate::config::{LimitName, LimitSubject};
 use crate::login::account_subject;
+use crate::mail::Mailbox;
 use crate::message::ProgramKind;
 use crate::sms::Phone;
 
@@ -34,6 +36,11 @@ pub enum LookupValue {
     /// A device at an account.
     Device(LookupLogin, DeviceId),
     Phone(Phone),
+    /// An e-mail address, and its mailbox as it is counted.
+    Mailbox {
+        address: Mailbox,
+        counted: String,
+    },
     /// An address as it is counted, alone and as part of its network.
     Address {
         address: Vec<u8>,
@@ -45,6 +52,12 @@ pub enum LookupValue {
     Everyone,
     /// Any text, for a custom limit.
     Custom(String),
+}
+
+impl From<Mailbox> for LookupValue {
+    fn from(address: Mailbox) -> Self {
+        Self::Mailbox { counted: address.counted(), address }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +100,9 @@ pub fn kind_of(limit: &str) -> Option<LookupKind> {
         LimitSubject::Account => (Pages, ValueKind::Login),
         LimitSubject::Device => (Pages, ValueKind::Device),
         LimitSubject::Phone => (Pages, ValueKind::Phone),
+        // Notices are counted in their queue, by account.
+        LimitSubject::Mailbox if name == LimitName::MailNotice => return None,
+        LimitSubject::Mailbox => (Pages, ValueKind::Mailbox),
         LimitSubject::Address | LimitSubject::Network => (Pages, ValueKind::Address),
         LimitSubject::Prefix => (Pages, ValueKind::Prefix),
         LimitSubject::Everyone => (Pages, ValueKind::Everyone),
@@ -96,9 +112,7 @@ pub fn kind_of(limit: &str) -> Option<LookupKind> {
         LimitSubject::Program => (Program, ValueKind::Everyone),
         LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => (Program, ValueKind::Address),
         LimitSubject::ProgramPrefix => (Program, ValueKind::Prefix),
-        LimitSubject::Grant | LimitSubject::Password | LimitSubject::MailDomain | LimitSubject::Mailbox => {
-            return None;
-        }
+        LimitSubject::Grant | LimitSubject::Password | LimitSubject::MailDomain => return None,
     })
 }
 
@@ -142,6 +156,31 @@ impl LookupSubject {
         if let LookupValue::Phone(phone) = &self.value { Some(phone) } else { None }
     }
 
+    /// The e-mail address.
+    pub const fn mailbox(&self) -> Option<&Mailbox> {
+        if let LookupValue::Mailbox { address, .. } = &self.value { Some(address) } else { None }
+    }
+
+    /// Where codes go: a number, or an e-mail address.
+    pub(super) fn recipient(&self) -> Option<Recipient> {
+        let phone = self.phone().cloned().map(Recipient::from);
+        phone.or_else(|| self.mailbox().cloned().map(Recipient::from))
+    }
+
+    /// What the same text names, too: a name of ours may be an e-mail address.
+    pub fn twin(&self) -> Option<Self> {
+        let value = match (&self.scope, &self.value) {
+            (LookupScope::Pages, LookupValue::Login(LookupLogin::Account(login))) => {
+                Mailbox::parse(login.as_str()).ok()?.into()
+            }
+            (LookupScope::Pages, LookupValue::Mailbox { address, .. }) => {
+                LookupValue::Login(LookupLogin::Account(Username::parse(address.as_str()).ok()?))
+            }
+            _ => return None,
+        };
+        Some(Self { scope: LookupScope::Pages, value })
+    }
+
     /// A number is also counted by its prefix. A relay checks its codes itself, and asks nobody for a challenge.
     pub fn is_counted_by(&self, limit: &str) -> bool {
         let verifies = self.program().is_some_and(|program| program.kind == ProgramKind::Verifier);
@@ -183,6 +222,7 @@ impl LookupSubject {
             }
             // Other logs of it in a program are found by the ledger's key of the number.
             LookupValue::Phone(phone) => phone.subject().as_bytes().to_vec(),
+            LookupValue::Mailbox { counted, .. } => counted.as_bytes().to_vec(),
             LookupValue::Address { address, network } => match counted {
                 Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {
                     in_scope(network)
@@ -208,6 +248,9 @@ impl LookupSubject {
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }),
             LookupValue::Phone(phone) => Some((SubjectKind::Phone, EventSubject::Phone(phone.as_str()))),
+            LookupValue::Mailbox { counted, .. } => {
+                Some((SubjectKind::Phone, EventSubject::Mailbox(counted)))
+            }
             LookupValue::Address { address, .. } => {
                 Some((SubjectKind::Address, EventSubject::Address(address)))
             }

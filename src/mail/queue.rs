@@ -212,6 +212,24 @@ impl MailQueue {
         Ok(())
     }
 
+    /// Until when nothing is sent to a mailbox, because it has refused mail.
+    pub async fn refused_until(&self, mailbox: &str) -> Result<Option<Micros>, DbError> {
+        const SQL: &str =
+            "SELECT refused_at FROM mail_bounces WHERE mailbox = $1 AND refused >= $2 AND refused_at > $3";
+        let over = self.db.now(&self.clock).await?.minus(SUPPRESSED);
+        let at: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(mailbox).bind(REFUSALS).bind(over.0)
+            .fetch_optional(pool).await)?;
+        Ok(at.map(|at| Micros(at).plus(SUPPRESSED)))
+    }
+
+    /// How many mails wait for the server, without notices that wait for room in their budget.
+    pub async fn waiting(&self) -> Result<i64, DbError> {
+        const SQL: &str =
+            "SELECT COUNT(*) FROM mail_queue WHERE state = 'queued' AND (tries > 0 OR next_at <= $1)";
+        let now = self.db.now(&self.clock).await?;
+        Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(now.0).fetch_one(pool).await)?)
+    }
+
     /// Whether a mail is due. Only then is anything written.
     pub async fn has_due(&self) -> Result<bool, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM mail_queue

@@ -178,7 +178,7 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
         return Err(Problem::RegistrationClosed.into());
     }
     let to = Recipient::from(parse_sent_phone(&call.live, &body.phone)?);
-    let response = send_called(&call, (&to, body.purpose), body.captcha.as_ref(), |sent| {
+    let answer = |sent: &SendReceipt| {
         HttpResponse::Accepted().json(CodeAccepted {
             phone: to.masked(),
             expires_in: whole_seconds(sent.expires_in),
@@ -186,8 +186,8 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
             delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
             short: sent.short.then_some(true),
         })
-    });
-    Ok(call.with_quota(CountedAs::Message, response.await?, None))
+    };
+    send_called(&call, (&to, body.purpose), body.captcha.as_ref(), answer).await
 }
 
 /// What a call that asks for a code does, once it is known for whom and for what.
@@ -207,7 +207,7 @@ async fn send_called(
     if let Some(cookie) = named {
         set(&mut response, cookie);
     }
-    Ok(response)
+    Ok(call.with_quota(CountedAs::Message, response, None))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -266,7 +266,7 @@ struct MailCodeAccepted {
         description = "Queued, if the address gets one. A browser without a cookie gets one; with it, its guesses at the \
             code are counted apart.",
         body = MailCodeAccepted,
-        headers(("BrowserCookie"))
+        headers(("BrowserCookie"), ("RateLimitPolicy"))
     )),
     extensions(("x-problems" = json!([ATTEMPT, "invalid-email", "registration-closed"])))
 )]
@@ -301,7 +301,7 @@ pub async fn api_mail(body: Json<MailCodeBody>, call: ApiRequest) -> WebResult {
             resend_after: resend_seconds(sent),
         })
     };
-    send_called(&call, (&to, purpose), body.captcha.as_ref(), answer).await
+    send_called(&call.by(to.channel()), (&to, purpose), body.captcha.as_ref(), answer).await
 }
 
 pub fn resend_seconds(sent: &SendReceipt) -> u64 {

@@ -122,6 +122,7 @@ pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
         ("", address) if !address.is_empty() => Recipient::from(parse_sent_email(&body.email)?),
         _ => Recipient::from(parse_sent_phone(&call.live, &body.phone)?),
     };
+    let call = call.by(to.channel());
     let parsed = (to, parse_sent_code(&body.code)?);
     if body.new_password.expose().is_empty() {
         return Err(Problem::at(Field::NewPassword, Message::PasswordMissing).into());

@@ -29,7 +29,7 @@ use super::register::RegisterPage;
 use super::sign_in::LoginPage;
 use crate::audit::{MaskedSubject, SubjectKind};
 use crate::clock::{Clock, Micros};
-use crate::codes::{CountryFigures, LedgerEntry, LedgerFilter, MessageState};
+use crate::codes::{Channel, CountryFigures, LedgerEntry, LedgerFilter, MessageState};
 use crate::config::Money;
 use crate::entropy::Entropy;
 use crate::message::{MessageId, Purpose};
@@ -196,6 +196,7 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
     let entry = |state, report, entered_at: Option<Micros>| LedgerEntry {
         id: MessageId::random(&Entropy::seeded(1)),
         at: NOW,
+        channel: Channel::Sms,
         phone: "+861380013****".into(),
         block: "+861380013".into(),
         purpose: Purpose::Login.into(),
@@ -216,7 +217,7 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
     };
     let hour = || {
         let sent = [("0f".to_owned(), 3)].into();
-        NumberHour { sent, max: 5, window: Duration::from_secs(3600) }
+        NumberHour { channel: Channel::Sms, sent, max: 5, window: Duration::from_secs(3600) }
     };
     let entries = vec![
         entry(MessageState::Pending, None, None),
@@ -247,12 +248,12 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
         MessageCountries { countries, spent, budget: Some("200.00".into()), currency: Some("EUR".into()) }
     };
     let state = Some(MessageState::Unknown);
-    let asked = LedgerFilter { state, prefix: Some("+861380013".into()), phone: None };
+    let asked = LedgerFilter { state, prefix: Some("+861380013".into()), ..LedgerFilter::default() };
     let page = |asked, rows: Vec<LedgerEntry>, brakes, kept: Option<KeptBrake>| {
         let layout = Layout { mistaken: kept.is_some(), ..visit.layout("/admin/messages", Some("ada")) };
-        let (rows, hour) = (rows.into_iter().map(row).collect(), Some(hour()));
+        let (rows, hours) = (rows.into_iter().map(row).collect(), vec![hour()]);
         let (older, is_first, countries) = (None, true, countries());
-        MessagesPage { layout, asked, rows, hour, brakes, countries, older, is_first, kept }
+        MessagesPage { layout, asked, rows, hours, brakes, countries, older, is_first, kept }
     };
     let none = LedgerFilter::default;
     let kept = (["+861380013", "verify:shop"].map(str::to_owned), FormProblem::ReasonMissing);

@@ -270,6 +270,7 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
     assert_eq!(held.raw(Method::DELETE, "/account/phone", "application/json", &removal).await, told);
     for (path, described) in [
         ("subjects/login-account/boss", "/api/v1/admin/subjects/{limit}/{subject}"),
+        ("subjects/mail-mailbox/ada@example.org", "/api/v1/admin/subjects/{limit}/{subject}"),
         ("events?action=password-disabled", "/api/v1/admin/events"),
     ] {
         let answer = held.client.get(&format!("/api/v1/admin/{path}")).await;
@@ -286,6 +287,10 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
         held.check("delete", "/api/v1/admin/disabled-passwords/{login}", &answer);
         assert_eq!(answer.status, status, "{body}: {}", answer.text);
     }
+    let path = format!("{}/api/v1/admin/refused-mailboxes/ada@example.org", app.url);
+    let answer = Answer::read(held.client.http.delete(path).send().await.unwrap()).await;
+    held.check("delete", "/api/v1/admin/refused-mailboxes/{email}", &answer);
+    assert_eq!(answer.status, 404, "{}", answer.text);
     insta::assert_snapshot!("disabled_password", held.transcript.borrow().as_str());
 }
 

@@ -168,6 +168,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         ("/admin/brakes", "events:read", ""),
         ("/admin/brakes/{prefix}", "", "subjects:clear"),
         ("/admin/subjects/{limit}/{subject}", "events:read subjects:clear", "subjects:clear"),
+        ("/admin/refused-mailboxes/{email}", "", "subjects:clear"),
         ("/admin/disabled-passwords/{login}", "", "accounts:write"),
         ("/admin/accounts", "accounts:write", "accounts:write"),
         ("/admin/accounts/{id}", "accounts:write", ""),
@@ -200,7 +201,7 @@ fn calls_of_administrators_take_the_scope_and_the_password_that_they_should() {
         assert_eq!(kind == AccessKind::Change, password, "{method} {path}");
         asked += 1;
     }
-    assert_eq!(asked, 39, "calls of administrators that take a token or a password");
+    assert_eq!(asked, 40, "calls of administrators that take a token or a password");
 }
 
 /// Written apart from the rows: what a refused network reaches.

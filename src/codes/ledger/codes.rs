@@ -161,25 +161,26 @@ impl Ledger {
         Ok(())
     }
 
-    /// Wrong guesses up to now no longer count for valid codes of these numbers of that program, of ours if there is none;
-    /// nor in these logs.
+    /// Wrong guesses up to now no longer count for valid codes of that program, of ours if there is none, that went to
+    /// this phone or mailbox; nor in these logs.
     pub async fn forget_guesses(
         &self,
-        numbers: impl Iterator<Item = SubjectKey>,
+        to: SubjectKey,
         program: Option<&str>,
         logs: &[SubjectKey],
     ) -> Result<(), DbError> {
+        // A code is bound to a number of the phone, or to a spelling of the address: its message says where it went.
         const OURS: &str = "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0
-            WHERE phone_key = $1 AND substr(purpose, 1, CAST($3 AS INTEGER)) <> $2";
+            WHERE message IN (SELECT id FROM sms_messages WHERE phone_key = $1 AND state <> 'refused')
+            AND substr(purpose, 1, CAST($3 AS INTEGER)) <> $2";
         const PROGRAMS: &str = "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0
-            WHERE phone_key = $1 AND substr(purpose, 1, CAST($3 AS INTEGER)) = $2";
+            WHERE message IN (SELECT id FROM sms_messages WHERE phone_key = $1 AND state <> 'refused')
+            AND substr(purpose, 1, CAST($3 AS INTEGER)) = $2";
         let (sql, lead) = match program {
             Some(program) => (PROGRAMS, ProgramPurpose::stored_program(program)),
             None => (OURS, VERIFICATION.to_owned()),
         };
-        for number in numbers {
-            execute!(&self.db => query(sql).bind(hex(&number.0)).bind(&lead).bind(lead.len() as i64))?;
-        }
+        execute!(&self.db => query(sql).bind(hex(&to.0)).bind(&lead).bind(lead.len() as i64))?;
         for log in logs {
             execute!(&self.db => query("DELETE FROM sms_guesses WHERE log = $1").bind(hex(&log.0)))?;
         }

@@ -6,9 +6,10 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
 
-use super::{Ledger, LedgerPosition, MessageState, Micros, SubjectKey, hex, short};
+use super::{Ledger, LedgerPosition, MessageState, Micros, SubjectKey, hex, short, stored_key};
 use crate::audit::words_of;
 use crate::clock::{as_time, as_time_if};
+use crate::codes::recipient::Channel;
 use crate::db::{self, DbError, execute, from_row, on_db};
 use crate::message::MessageId;
 use crate::message::MessagePurpose;
@@ -22,8 +23,16 @@ pub struct LedgerFilter {
     /// A dialling prefix: a block (a number without its last four digits) or an operator's range (without
     /// its last six), whole.
     pub prefix: Option<String>,
-    /// A number, by [`CodeService::phone_key`](crate::codes::CodeService::phone_key).
+    /// A number or a mailbox, by [`CodeService::recipient_key`](crate::codes::CodeService::recipient_key).
     pub phone: Option<SubjectKey>,
+    pub channel: Option<Channel>,
+}
+
+impl LedgerFilter {
+    /// Reads `phone` from its hexadecimal digits.
+    pub fn parse_key(text: &str) -> Option<SubjectKey> {
+        stored_key(text).ok()
+    }
 }
 
 pub type LedgerCursor = db::RowCursor<MessageId>;
@@ -38,7 +47,9 @@ pub struct LedgerEntry {
     #[serde(serialize_with = "as_time")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Micros,
-    /// Without its last four digits.
+    #[schema(schema_with = words_of::<Channel>)]
+    pub channel: Channel,
+    /// Without its last four digits; by mail, the masked address.
     pub phone: String,
     #[serde(rename = "prefix")]
     pub block: String,
@@ -82,7 +93,7 @@ impl LedgerCursor {
 }
 
 const COLUMNS: &str = "id, created_at, block, purpose, gateway, state, reference, reason, entered_at, report,
-    report_detail, reported_at, asked_from, phone_key";
+    report_detail, reported_at, asked_from, phone_key, scope";
 
 impl Ledger {
     /// At most `limit` messages, newest first, after the cursor.
@@ -113,8 +124,16 @@ impl Ledger {
         if let Some(phone) = filter.phone {
             equal("phone_key", hex(&phone.0));
         }
+        // As literals, so that a channel of its own has an index.
+        let of_channel = match filter.channel {
+            Some(Channel::Mail) => " AND scope = 'mail'",
+            Some(Channel::Sms) => " AND scope <> 'mail'",
+            None => "",
+        };
         let wanted: String = wanted.into_iter().map(|test| format!(" AND {test}")).collect();
-        let rows = format!("SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}");
+        let rows = format!(
+            "SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){of_channel}{wanted}"
+        );
         const NEWEST: &str = "ORDER BY created_at DESC, id DESC LIMIT $3";
         let (counted, refused) = ("AND state <> 'refused'", "AND state = 'refused'");
         // Numbers and prefixes have one index for what counts and one for what was refused. Each is read no further than
@@ -232,11 +251,16 @@ from_row!(HeldBrake, row => HeldBrake {
 from_row!(LedgerEntry, row => {
     let time =
         |column| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, &'static str>(column)?.map(Micros));
-    let block: String = row.try_get("block")?;
+    let (block, scope): (String, String) = (row.try_get("block")?, row.try_get("scope")?);
+    let channel = if scope == Channel::Mail.into_str() { Channel::Mail } else { Channel::Sms };
         LedgerEntry {
         id: row.try_get("id")?,
         at: Micros(row.try_get("created_at")?),
-        phone: if block.contains('@') { block.clone() } else { format!("{block}****") },
+        channel,
+        phone: match channel {
+            Channel::Sms => format!("{block}****"),
+            Channel::Mail => block.clone(),
+        },
         block,
         purpose: row.try_get("purpose")?,
         gateway: row.try_get("gateway")?,

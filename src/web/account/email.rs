@@ -137,6 +137,7 @@ async fn remove_once(
 )]
 pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetEmailBody>) -> WebResult {
     let (to, code) = (Recipient::from(parse_sent_email(&body.email)?), parse_sent_code(&body.code)?);
+    let call = call.by(to.channel());
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());
     }

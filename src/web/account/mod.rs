@@ -229,6 +229,11 @@ async fn page(
     });
     let failures = failures(visit, services, account).await?;
     let open = services.sign_in.is_open_to(&live, account, &visit.known_devices()).await?;
+    let email = services.emails.of(account.id).await?;
+    let refuses_mail = match &email {
+        Some(mailbox) => services.codes.mail_refused_until(mailbox).await?.map(Moment),
+        None => None,
+    };
     let login = account.login.as_str();
     // After a change of the password that must come first, the reader goes on from here.
     let next = next.filter(|_| account.must_change_password);
@@ -238,7 +243,8 @@ async fn page(
         login: login.to_owned(),
         profile: services.profiles.of(account.id).await?,
         phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
-        email: services.emails.of(account.id).await?.map(|mailbox| mailbox.as_str().to_owned()),
+        email: email.map(|mailbox| mailbox.as_str().to_owned()),
+        refuses_mail,
         has_password: account.password_hash.is_some(),
         admin: account.roles.admin,
         created: Moment(account.created_at),
@@ -359,6 +365,8 @@ pub struct AccountPage {
     pub phone: Option<String>,
     /// Confirmed by its owner.
     pub email: Option<String>,
+    /// Until when nothing is sent there, because it has refused mail.
+    pub refuses_mail: Option<Moment>,
     pub has_password: bool,
     pub admin: bool,
     pub created: Moment,

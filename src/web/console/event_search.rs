@@ -1,6 +1,8 @@
 //! `POST /admin/events`: the search over the record. What somebody typed may name a person, so it is in no URL: it leads to
 //! the filter that it means, by an index. Any other text is kept in a cookie, and searched for row by row.
 
+use std::iter;
+
 use strum::VariantArray;
 use url::form_urlencoded;
 
@@ -63,7 +65,7 @@ async fn find(request: &AdminRequest, asked: &mut EventQuery, text: &str) -> Res
     Ok(found.is_some())
 }
 
-/// An address, its network, a number, or a name that was used: a word may also be a name.
+/// An address, its network, a number, or an e-mail address or a name that was used: a word may also be a name.
 async fn find_subject(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> Result<bool, DbError> {
     let AdminRequest { services, .. } = request;
     let network = text.strip_suffix("/24").or_else(|| text.strip_suffix("/48"));
@@ -74,13 +76,18 @@ async fn find_subject(request: &AdminRequest, filter: &mut EventFilter, text: &s
         filter.subjects.insert(SubjectKind::Network, key);
         return Ok(true);
     }
-    let Some(found) = services.lookup.recorded(&subject).await? else { return Ok(false) };
-    let newest = services.audit.log().by_subject(found.kind, found.key, Micros(0), 1).await?;
-    let known = found.kind != SubjectKind::Account || !newest.is_empty();
-    if known {
-        filter.subjects.insert(found.kind, found.key);
+    let subject = services.lookup.named(subject).await?;
+    let twin = subject.twin();
+    for subject in iter::once(subject).chain(twin) {
+        let Some(found) = services.lookup.recorded(&subject).await? else { continue };
+        let newest = services.audit.log().by_subject(found.kind, found.key, Micros(0), 1).await?;
+        let is_certain = matches!(subject.value, LookupValue::Address { .. } | LookupValue::Phone(_));
+        if is_certain || !newest.is_empty() {
+            filter.subjects.insert(found.kind, found.key);
+            return Ok(true);
+        }
     }
-    Ok(known)
+    Ok(false)
 }
 
 /// An action, an outcome or a limit, by its key or by its title, and `guard:` and a realm.

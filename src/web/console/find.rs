@@ -1,5 +1,5 @@
 //! `/admin/find`: the console's search by `/` or Ctrl-K: pages, limits and accounts of that name, and the look-up of a
-//! number or an address. What somebody typed is in no URL.
+//! number, an address or an e-mail address. What somebody typed is in no URL.
 
 use std::borrow::Cow;
 
@@ -67,8 +67,14 @@ pub async fn find(posted: AdminForm) -> WebResult {
     }
     let live = visit.settings(services);
     let suggests = !value(pairs, "suggest").is_empty();
-    let subject = subject::read(&asked, &live).map(|subject| subject.value);
-    if !suggests && matches!(subject, Some(LookupValue::Address { .. } | LookupValue::Phone(_))) {
+    let subject = match subject::read(&asked, &live).filter(|_| !suggests) {
+        Some(subject) => Some(services.lookup.named(subject).await?.value),
+        None => None,
+    };
+    let is_looked_up = |value| {
+        matches!(value, LookupValue::Address { .. } | LookupValue::Phone(_) | LookupValue::Mailbox { .. })
+    };
+    if subject.is_some_and(is_looked_up) {
         return Ok(lookup::back_to(visit, &asked, None));
     }
     let letters = asked.to_lowercase();

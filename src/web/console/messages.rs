@@ -18,10 +18,13 @@ use strum::VariantArray;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Audit, EventSubject, MaskedSubject, SubjectKind, words_of};
-use crate::codes::{CountryFigures, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, as_text};
+use crate::codes::{
+    Channel, CountryFigures, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, Recipient, as_text,
+};
 use crate::config::{LiveSettings, Money};
 use crate::db::DbError;
-use crate::message::MessagePurpose;
+use crate::mail::Mailbox;
+use crate::message::{MessagePurpose, hex};
 use crate::sms::{HeldBrake, ReportState};
 use crate::web::console::confirm;
 use crate::web::console::figures::HOUR;
@@ -36,6 +39,8 @@ use crate::web::http::{
 
 const HERE: &str = "/admin/messages";
 const A_PAGE: u32 = 50;
+/// Of what is typed into the filter: no e-mail address is longer.
+const LONGEST_TYPED: usize = 254;
 
 /// Lifts the brake of a program, that of our pages (empty) or all, and records that with its reason. False if there is
 /// none.
@@ -57,7 +62,9 @@ async fn lift_brake(
 pub struct MessageQuery {
     #[param(schema_with = words_of::<MessageState>)]
     state: Option<String>,
-    /// A number without its last four digits, or without its last six.
+    #[param(schema_with = words_of::<Channel>)]
+    channel: Option<String>,
+    /// A number without its last four digits, or without its last six; or an e-mail address in any spelling.
     prefix: Option<String>,
     /// `next` of the page before.
     after: Option<String>,
@@ -67,7 +74,7 @@ pub struct MessageQuery {
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "messages": [{
-    "id": "b19bb51d57b40116de95f7448daf9aef", "at": "2026-11-21T10:00:00Z", "phone": "+861380013****",
+    "id": "b19bb51d57b40116de95f7448daf9aef", "at": "2026-11-21T10:00:00Z", "channel": "sms", "phone": "+861380013****",
     "prefix": "+861380013", "purpose": "login", "gateway": "outbox", "state": "accepted"
 }] }))]
 struct SentMessages {
@@ -96,8 +103,11 @@ pub async fn api_list(
     let state = read_filter(wanted.state.as_deref(), "state", STATES, |text| text.parse().ok())?;
     let after = read_cursor(wanted.after.as_deref(), "after", LedgerCursor::parse)?;
     let limit = read_page_size(wanted.limit.as_deref())?;
-    let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
-    let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
+    let channel = |text: &str| text.parse().ok();
+    let channel =
+        read_filter(wanted.channel.as_deref(), "channel", "Use sms or mail, or leave it out.", channel)?;
+    let to = filter_to(&services, wanted.prefix.as_deref().unwrap_or_default());
+    let filter = LedgerFilter { state, channel, ..to };
     let page = services.codes.ledger().page(&filter, after.as_ref(), limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
     Ok(HttpResponse::Ok().json(SentMessages { messages: page.entries, next }))
@@ -205,15 +215,44 @@ pub async fn api_lift(
     }
 }
 
-/// `GET /admin/messages`. Values that cannot be parsed do not filter.
+/// The messages to a prefix, or to an e-mail address in any of its spellings. A masked one is looked for as it is.
+fn filter_to(services: &Services, typed: &str) -> LedgerFilter {
+    let typed: String = typed.trim().chars().take(LONGEST_TYPED).collect();
+    let mailbox = Mailbox::parse(&typed).ok().filter(|_| !typed.contains("***@"));
+    let key =
+        |mailbox: Mailbox| services.codes.recipient_key(&services.live.snapshot(), &Recipient::from(mailbox));
+    match mailbox.map(key) {
+        Some(key) => LedgerFilter { phone: Some(key), ..LedgerFilter::default() },
+        None => LedgerFilter { prefix: Some(typed).filter(|it| !it.is_empty()), ..LedgerFilter::default() },
+    }
+}
+
+/// Values that cannot be parsed do not filter.
+fn filter(services: &Services, pairs: &[(String, String)]) -> LedgerFilter {
+    LedgerFilter {
+        state: value(pairs, "state").parse().ok(),
+        channel: value(pairs, "channel").parse().ok(),
+        ..filter_to(services, value(pairs, "prefix"))
+    }
+}
+
+/// `GET /admin/messages`. `?to=` is the key of an address.
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let prefix: String = value(&query, "prefix").trim().chars().take(32).collect();
-    let asked = LedgerFilter {
-        state: value(&query, "state").parse().ok(),
-        prefix: Some(prefix).filter(|prefix| !prefix.is_empty()),
-        phone: None,
-    };
+    let asked = filter(&request.services, &query);
+    let phone = LedgerFilter::parse_key(value(&query, "to")).or(asked.phone);
+    let asked = LedgerFilter { phone, ..asked };
     respond(&request, asked, LedgerCursor::parse(value(&query, "after")), None).await
+}
+
+/// `POST /admin/messages`: the filter. An address is in the URL by its keyed hash alone.
+pub async fn find(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let asked = filter(&request.services, pairs);
+    if posted.is_ours() {
+        return Ok(request.visit.see_other(&asked.href(None), None));
+    }
+    let kept = Some(([String::new(), String::new()], FormProblem::Expired));
+    respond(request, asked, None, kept).await
 }
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
@@ -244,14 +283,15 @@ async fn respond(
     let ledger = request.services.codes.ledger();
     let found = ledger.page(&asked, after.as_ref(), A_PAGE).await?;
     let live = request.visit.settings(&request.services);
-    let numbers = found.entries.iter().map(|entry| &entry.number);
-    let hour = match number_hour(&live.limits.sms_phone) {
-        Some((rule, window)) => {
-            let sent = ledger.count_sent(numbers, ledger.now().await?.minus(window)).await?;
-            Some(NumberHour { sent, max: rule.max, window })
-        }
-        None => None,
-    };
+    let mut hours = Vec::new();
+    for (channel, limit) in
+        [(Channel::Sms, &live.limits.sms_phone), (Channel::Mail, &live.limits.mail_mailbox)]
+    {
+        let Some((rule, window)) = number_hour(limit) else { continue };
+        let numbers = found.entries.iter().filter(|entry| entry.channel == channel).map(|it| &it.number);
+        let sent = ledger.count_sent(numbers, ledger.now().await?.minus(window)).await?;
+        hours.push(NumberHour { channel, sent, max: rule.max, window });
+    }
     let mut layout = request.layout(asked.href(after));
     layout.mistaken = matches!(kept, Some((_, FormProblem::ReasonMissing)));
     let page = MessagesPage {
@@ -261,7 +301,7 @@ async fn respond(
             .into_iter()
             .map(|entry| MessageRow::new(entry, &request.services.audit))
             .collect(),
-        hour,
+        hours,
         brakes: ledger.brakes().await?,
         countries: MessageCountries::read(&request.services, &live).await?,
         older: found.next.map(|next| asked.href(Some(next))),
@@ -272,7 +312,7 @@ async fn respond(
     Ok(request.visit.page(status, &page))
 }
 
-/// Among the rules that refuse a number, the one whose window is nearest to an hour. Those that ask for a challenge
+/// Among the rules that refuse a number or a mailbox, the one whose window is nearest to an hour. Those that ask for a challenge
 /// forgive what was solved, which the ledger does not know.
 fn number_hour(limit: &Limit) -> Option<(&Rule, Duration)> {
     let windows = limit.rules().iter().filter_map(|rule| match (&rule.span, rule.then) {
@@ -282,8 +322,9 @@ fn number_hour(limit: &Limit) -> Option<(&Rule, Duration)> {
     windows.min_by_key(|(_, window)| window.abs_diff(HOUR))
 }
 
-/// What the numbers of a page may have in about an hour, and what each has had now.
+/// What the numbers or the mailboxes of a page may have in about an hour, and what each has had now.
 pub struct NumberHour {
+    pub channel: Channel,
     pub sent: HashMap<String, i64>,
     pub max: u32,
     pub window: Duration,
@@ -312,8 +353,13 @@ impl LedgerFilter {
     /// The address of the page that shows it.
     fn href(&self, after: Option<LedgerCursor>) -> String {
         let state = self.state.map(|state| state.into_str().to_owned());
+        let (channel, to) =
+            (self.channel.map(|it| it.into_str().to_owned()), self.phone.map(|it| hex(&it.0)));
         let after = after.map(|after| after.to_string());
-        list_href(HERE, [("state", state), ("prefix", self.prefix.clone()), ("after", after)])
+        let prefix = self.prefix.clone();
+        let filter =
+            [("state", state), ("channel", channel), ("prefix", prefix), ("to", to), ("after", after)];
+        list_href(HERE, filter)
     }
 }
 
@@ -326,8 +372,8 @@ pub struct MessagesPage {
     pub layout: Layout,
     pub asked: LedgerFilter,
     pub rows: Vec<MessageRow>,
-    /// What a number has used; None if no rule of a number's limit refuses.
-    pub hour: Option<NumberHour>,
+    /// What a number or a mailbox has used, of each channel of whose limit a rule refuses.
+    pub hours: Vec<NumberHour>,
     pub brakes: Vec<HeldBrake>,
     pub countries: MessageCountries,
     pub older: Option<String>,
@@ -382,9 +428,28 @@ impl MessagesPage {
     }
 
     /// `3 of 5`
-    fn used(&self, hour: &NumberHour, row: &LedgerEntry) -> Cow<'static, str> {
+    fn used(&self, row: &LedgerEntry) -> Option<Cow<'static, str>> {
+        let hour = self.hours.iter().find(|hour| hour.channel == row.channel)?;
         let sent = hour.sent.get(&row.number).copied().unwrap_or_default();
-        t!("messages.used", locale = self.layout.locale.code(), sent = sent, max = hour.max)
+        Some(t!("messages.used", locale = self.layout.locale.code(), sent = sent, max = hour.max))
+    }
+
+    /// The window that is counted, if it is the same for numbers and mailboxes.
+    fn window(&self) -> Option<String> {
+        let window = self.hours.first()?.window;
+        let is_one = self.hours.iter().all(|hour| hour.window == window);
+        is_one.then(|| limit_text::exactly(window, self.layout.locale))
+    }
+
+    /// What the field of the filter shows: of an address only its mask.
+    fn typed(&self) -> &str {
+        let shown = self.rows.first().filter(|_| self.asked.phone.is_some());
+        let mask = shown.map(|row| row.entry.block.as_str());
+        self.asked.prefix.as_deref().or(mask).unwrap_or_default()
+    }
+
+    fn channel(&self, channel: &Channel) -> Cow<'static, str> {
+        self.layout.locale.named_word("messages", &format!("channel-{}", channel.into_str()))
     }
 
     /// What the gateway reported last; before that, what it answered.

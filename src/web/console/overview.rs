@@ -15,7 +15,7 @@ use crate::audit::{
     SubjectKind, TOP_ROWS,
 };
 use crate::clock::Micros;
-use crate::codes::BudgetLevel;
+use crate::codes::{BudgetLevel, MailServerState};
 use crate::config::AccessSettings;
 use crate::db::DbError;
 use crate::login::Spray;
@@ -150,6 +150,8 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         ..Warning::new(visit.locale, ["warning.evicts-title", "warning.evicts-text"])
     }));
     warnings.extend(services.codes.gateways().outages().iter().map(|out| gateway_out(visit.locale, out)));
+    let mail_server = services.codes.mail_server();
+    warnings.extend(mail_server.as_ref().and_then(|state| mail_out(visit.locale, state)));
     let ahead = health.store_clock_ahead.unwrap_or_default();
     warnings.extend(counted(["warning.store-clock-title", "warning.store-clock-text"], ahead));
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
@@ -254,6 +256,20 @@ fn gateway_out(locale: Locale, outage: &GatewayOutage) -> Warning {
     Warning { title, text, said: Some(outage.reason.clone()), page: None }
 }
 
+/// Since when the mail server takes nothing, how often it was tried, and when it is tried next.
+fn mail_out(locale: Locale, state: &MailServerState) -> Option<Warning> {
+    let keys @ [title, text] = ["warning.mail-title", "warning.mail-text"];
+    let (since, next) = (Moment(state.since).text(), Moment(state.again_at).text());
+    let (code, tries) = (locale.code(), grouped(u64::from(state.failures)));
+    let warning = || Warning {
+        title: t!(title, locale = code, since = since),
+        text: t!(text, locale = code, tries = tries, next = next),
+        said: state.reason.clone(),
+        ..Warning::new(locale, keys)
+    };
+    (state.failures > 0).then(warning)
+}
+
 /// What is wrong with the files of origins, and with the answers that need them.
 fn origins(services: &Services, now: Micros, locale: Locale) -> Vec<Warning> {
     let files = services.live.origins().in_use();
@@ -314,6 +330,10 @@ async fn parts(
         true => limit_text::backend(current.backend, locale).into_owned(),
         false => format!("{}: {}", limit_text::backend(current.backend, locale), state(false)),
     };
+    let mail_server = services.codes.mail_server().map(|server| {
+        let up = server.failures == 0;
+        Part { key: "overview.mail-server", up, text: state(up) }
+    });
     let paces = [
         ("overview.queue-wait", services.hasher.waited()),
         ("overview.sign-in-time", services.sign_in.took()),
@@ -330,6 +350,7 @@ async fn parts(
         Part { key: "overview.backend", up: backend_up, text: backend },
     ]
     .into_iter()
+    .chain(mail_server)
     .chain(paces.map(pace))
     .collect())
 }

@@ -84,7 +84,7 @@ pub async fn of_account(
 #[schema(as = Standing)]
 pub struct StandingBody {
     /// `disabled`, `password-disabled`, `frozen`, `never-entered`, `refused`, `captcha`, `factor` (the second step) or
-    /// `codes` (of its number).
+    /// `codes` (to its number or its e-mail address).
     kind: &'static str,
     /// The limit that is full.
     #[serde(skip_serializing_if = "Option::is_none")]

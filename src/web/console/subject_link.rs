@@ -30,7 +30,7 @@ pub struct SubjectLink {
 impl SubjectLink {
     pub fn new(kind: SubjectKind, MaskedSubject { key, mask }: &MaskedSubject) -> Self {
         Self {
-            key: kind_key(kind),
+            key: shown_key(kind, mask),
             mask: mask.clone(),
             tag: None,
             href: match kind {
@@ -104,6 +104,15 @@ pub const fn kind_key(kind: SubjectKind) -> &'static str {
         SubjectKind::Network => "event.network",
         SubjectKind::Phone => "event.phone",
     }
+}
+
+/// Of what is shown: mailboxes stand where numbers do.
+pub fn shown_key(kind: SubjectKind, mask: &str) -> &'static str {
+    if kind == SubjectKind::Phone && is_mailbox(mask) { "event.mailbox" } else { kind_key(kind) }
+}
+
+pub fn is_mailbox(mask: &str) -> bool {
+    mask.contains('@')
 }
 
 /// The events of a subject; only those of one limit if one is given.

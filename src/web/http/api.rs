@@ -11,6 +11,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::codes::Channel;
 use crate::config::LiveSettings;
 use crate::denied::DeniedRule;
 use crate::web::http::action::{ActionRefusal, Actor};
@@ -82,6 +83,8 @@ impl CaptchaSolution {
 /// argument it is refused if a page of another site makes it.
 pub struct ApiRequest {
     sender: Requester,
+    /// Whose limits are shown, where it is about a code.
+    channel: Channel,
     pub browser: Option<Browser>,
     pub services: ServicesData,
     pub live: Arc<LiveSettings>,
@@ -114,7 +117,13 @@ impl ApiRequest {
         edge.caller(request)?;
         let sender = Requester::of(request, edge.clone());
         let (browser, live) = (edge.browser(request.headers()), sender.live(services));
-        Ok(Self { sender, browser, services: services.clone(), live })
+        Ok(Self { sender, channel: Channel::Sms, browser, services: services.clone(), live })
+    }
+
+    /// It is about a code of this channel.
+    #[must_use]
+    pub fn by(self, channel: Channel) -> Self {
+        Self { channel, ..self }
     }
 
     pub fn actor<'a>(&'a self, form: CaptchaForm, solution: Option<&'a CaptchaSolution>) -> Actor<'a> {
@@ -175,13 +184,16 @@ impl ApiRequest {
                 &limits.login_device
             }
             (CountedAs::Password, _) => &limits.login_account,
-            (CountedAs::Guess, _) => &limits.sms_guess,
+            (CountedAs::Guess, _) => match self.channel {
+                Channel::Sms => &limits.sms_guess,
+                Channel::Mail => &limits.mail_guess,
+            },
             (CountedAs::Message, _) => {
-                return limited(
-                    response,
-                    &[&limits.sms_phone, &limits.sms_address, &limits.sms_network],
-                    full,
-                );
+                let own = match self.channel {
+                    Channel::Sms => [&limits.sms_phone, &limits.sms_address, &limits.sms_network],
+                    Channel::Mail => [&limits.mail_mailbox, &limits.mail_address, &limits.mail_network],
+                };
+                return limited(response, &own, full);
             }
             // The policy of a device, and that of the address for recovery codes, are told to nobody else.
             (CountedAs::Factor, Some(DeniedRule { limit: name, .. })) => {

@@ -9,7 +9,7 @@ use strum::VariantArray;
 use super::*;
 use crate::accounts::{AccountAct, AccountKey, AccountRole, AccountState, AdminScope};
 use crate::audit::{Action, AttackKind, Outcome};
-use crate::codes::MessageState;
+use crate::codes::{Channel, MessageState};
 use crate::config::LimitName;
 use crate::mail::LetterKind;
 use crate::message::Purpose;
@@ -105,6 +105,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("event", "attack-", &mut AttackKind::VARIANTS.iter().map(|it| it.into_str()));
     all("outcome", "", &mut Outcome::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "state-", &mut MessageState::VARIANTS.iter().map(|it| it.into_str()));
+    all("messages", "channel-", &mut Channel::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "purpose-", &mut Purpose::ALL.iter().map(|it| it.into_str()));
     all("warning", "gateway-", &mut OutOfService::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "reported-", &mut ReportState::VARIANTS.iter().map(|it| it.into_str()));

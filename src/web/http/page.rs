@@ -571,6 +571,8 @@ pub enum Flash {
     LimitsRestored,
     CountCleared,
     PasswordEnabled,
+    MailAllowed,
+    NothingRefused,
     NothingEnabled,
     AccessSaved,
     AccessEnded,

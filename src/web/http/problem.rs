@@ -298,7 +298,7 @@ problems! {
         "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. A verification has expired or was approved before: send another with POST /api/v1/verifications. A second step came later than five minutes after the first, or was taken before: begin again with POST /api/v1/login.");
     /// The limit counts nothing of that kind.
     UnknownSubject = kind("unknown-subject", S::NOT_FOUND, "Invalid subject for this limit",
-        "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits. What belongs to another program is led by the scope of its token: guard:REALM: and a name or an address, verify:NAME: and a number, verify:NAME, relay:NAME.");
+        "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an e-mail address for mail-mailbox and mail-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits. What belongs to another program is led by the scope of its token: guard:REALM: and a name or an address, verify:NAME: and a number, verify:NAME, relay:NAME.");
     Csrf = kind("csrf", S::FORBIDDEN, "Cross-site call refused",
         "Call from a page of this site, or from a program that sends application/json and no Origin of another site."),
         page ErrorKind::ForeignForm,

@@ -53,6 +53,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         form: FormPage::new(visit, "/account", Some("ada.lovelace"), None),
         login: "ada.lovelace".into(),
         email: Some("ada@example.org".to_owned()),
+        refuses_mail: Some(Moment(NOW)),
         phone: None,
         profile: Profile::default(),
         has_password: true,

@@ -448,6 +448,7 @@ fn person() -> Person {
             .into(),
         standing: Vec::new(),
         disabled: Some(Moment(NOW)),
+        refuses_mail: Some(Moment(NOW)),
         limits: vec![
             state("login-account", &hits, 2, false, Some("/admin/events?limit=x")),
             state("captcha-address", &[], 0, true, None),

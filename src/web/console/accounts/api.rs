@@ -12,7 +12,7 @@ use crate::accounts::{
 use crate::audit::words_of;
 use crate::sms::Phone;
 use crate::unseen::is_seen_whole;
-use crate::web::console::accounts::{change, change_groups, found, set_profile_of};
+use crate::web::console::accounts::{ConfirmedEmail, change, change_groups, found, set_profile_of};
 use crate::web::console::guard::{Admin, Permitted};
 use crate::web::console::standing::StandingBody;
 use crate::web::console::{LONGEST_REASON, read_cursor, read_filter, read_page_size};
@@ -88,6 +88,13 @@ struct AccountBody {
     email_verified: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// The address that its owner has confirmed, masked. Left out in lists, as the one below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmed_email: Option<String>,
+    /// Present if the mailbox of that address has refused mail: until then nothing is sent there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    mail_refused_until: Option<String>,
     /// What keeps its owner out now; empty if nothing does. Left out in lists, and while the counts cannot be read. From a
     /// known device they may get in all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +118,8 @@ impl AccountBody {
             email: None,
             email_verified: None,
             name: None,
+            confirmed_email: None,
+            mail_refused_until: None,
             standing: None,
         }
     }
@@ -133,6 +142,8 @@ impl AccountBody {
             email: None,
             email_verified: None,
             name: None,
+            confirmed_email: None,
+            mail_refused_until: None,
             standing: None,
         }
     }
@@ -244,11 +255,14 @@ async fn respond(services: &Services, account: &Account) -> Result<HttpResponse,
     let factor = factors.methods().into_iter().find(|factor| *factor != Factor::Recovery);
     let passkeys = Some(factors.passkeys);
     let profile = services.profiles.of(account.id).await?;
+    let confirmed = ConfirmedEmail::of(services, account.id).await?;
     Ok(HttpResponse::Ok().json(AccountBody {
         passkeys,
         email: profile.email_text().map(str::to_owned),
         email_verified: profile.email.as_ref().map(|_| profile.email_verified),
         name: profile.name_text().map(str::to_owned),
+        mail_refused_until: confirmed.as_ref().and_then(|email| email.refuses_until).map(|at| at.iso()),
+        confirmed_email: confirmed.map(|email| email.mask),
         standing: standing.map(|rows| rows.into_iter().map(StandingBody::from).collect()),
         ..AccountBody::of(account, factor)
     }))
@@ -256,9 +270,9 @@ async fn respond(services: &Services, account: &Account) -> Result<HttpResponse,
 
 /// Unlock an account
 ///
-/// Ends what keeps its owner out: clears the counts of its name and of its number whose rules are full, and re-enables a
+/// Ends what keeps its owner out: clears the counts of its name, of its number and of its mailbox whose rules are full, and re-enables a
 /// password that too many wrong ones have disabled. An account that an administrator disabled stays so. A token clears no
-/// count of a number, for which it takes `subjects:clear`, and does nothing to an administrator's account.
+/// count of a number or a mailbox, for which it takes `subjects:clear`, and does nothing to an administrator's account.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/accounts/{id}/unlock",

@@ -26,7 +26,7 @@ use crate::web::console::guard::{Admin, AdminForm, AdminRequest};
 use crate::web::console::standing::StandingRow;
 use crate::web::console::{FormProblem, lookup, standing, subject_link};
 use crate::web::form::value;
-use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebResult};
+use crate::web::http::{Device, Flash, Layout, Moment, Problem, Services, WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;
@@ -281,7 +281,9 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
     let latest = services.lookup.events_of(recorded, since, LATEST).await?;
     let factors = services.factor_verifier.factors().of(account.id).await?;
     let live = services.live.snapshot();
+    let confirmed = ConfirmedEmail::of(services, account.id).await?;
     Ok(AccountView {
+        confirmed,
         standing: standing::of_account(&services.lookup, &live, &account, request.visit.locale).await?,
         latest: row::rows(latest),
         strongest: factors.methods().into_iter().find(|factor| *factor != Factor::Recovery),
@@ -392,6 +394,22 @@ struct AccountView {
     names: Vec<String>,
     profile: Profile,
     typed: TypedProfile,
+    confirmed: Option<ConfirmedEmail>,
+}
+
+/// The e-mail address that the owner of an account has confirmed.
+pub struct ConfirmedEmail {
+    mask: String,
+    /// Until when nothing is sent there, because it has refused mail.
+    refuses_until: Option<Moment>,
+}
+
+impl ConfirmedEmail {
+    async fn of(services: &Services, account: AccountId) -> Result<Option<Self>, DbError> {
+        let Some(mailbox) = services.emails.of(account).await? else { return Ok(None) };
+        let refuses_until = services.codes.mail_refused_until(&mailbox).await?.map(Moment);
+        Ok(Some(Self { mask: mailbox.masked(), refuses_until }))
+    }
 }
 
 /// The fields of the form: as they are, or as they were typed.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::Account;
-use crate::clock::Micros;
+use crate::clock::{Micros, as_time_if};
 use crate::config::LiveSettings;
 use crate::lookup::{LimitStatus, LookupSubject, RuleStatus, ScopeKind, ValueKind, kind_of};
 use crate::unseen::is_unseen;
@@ -22,7 +22,7 @@ use crate::web::programs::limits::span;
 
 /// What a path names, in the description of the API.
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
-    counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there; for `verify-token` and \
+    counts it; for `mail-mailbox` and `mail-guess` an e-mail address in any spelling; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there; for `verify-token` and \
     `relay-token`, `verify:NAME` and `relay:NAME`; for `program-…` either of them, `:` and an address, a prefix or a \
     number; for `sms-guess` and `sms-phone` in a program, `verify:NAME:` and a number. \
     Percent-encoded.";
@@ -53,9 +53,14 @@ struct SubjectLog {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     of_this_instance: bool,
     rules: Vec<LogRule>,
-    /// The account of a name or a number: the account that has it.
+    /// The account of a name, a number or an e-mail address: the account that has it. An address is an account's once its
+    /// owner has confirmed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<AccountNamed>,
+    /// Until when nothing is sent to the mailbox; present if it has refused mail twice.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    mail_refused_until: Option<Micros>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -128,12 +133,16 @@ pub async fn show(
     let (limit, subject) = parse(&path, &live)?;
     let status = services.lookup.standing(&live, limit, &subject).await?.ok_or(Problem::UnknownLimit)?;
     let account = services.lookup.account(&subject).await?;
-    Ok(HttpResponse::Ok().json(log(status, account)))
+    let mail_refused_until = match subject.mailbox() {
+        Some(mailbox) => services.codes.mail_refused_until(mailbox).await?,
+        None => None,
+    };
+    Ok(HttpResponse::Ok().json(SubjectLog { mail_refused_until, ..log(status, account) }))
 }
 
 /// Forget what a limit counts of a subject
 ///
-/// In the store and, for messages to a number, in the ledger. Also 204 if there was nothing. The reason may be sent in the
+/// In the store and, for messages to a number or a mailbox, in the ledger. Also 204 if there was nothing. The reason may be sent in the
 /// query instead.
 #[utoipa::path(
     delete,
@@ -205,6 +214,45 @@ pub async fn enable_password(
     }
 }
 
+/// Send mail again to a mailbox that has refused it
+///
+/// After two refusals for good nothing is sent there for 30 days. The reason may be sent in the query instead. 404 if the
+/// mailbox has not refused mail.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/refused-mailboxes/{email}",
+    operation_id = "allowMail",
+    tag = "admin",
+    params(
+        (
+            "email" = String,
+            Path,
+            description = "The address in any spelling, percent-encoded.",
+            example = "ada@example.org"
+        ),
+        Clearing
+    ),
+    request_body = Option<Clearing>,
+    responses((status = 204, description = "Mail is sent there again.")),
+    extensions(("x-problems" = json!([CLEARING, "not-found"])))
+)]
+pub async fn allow_mail(
+    permitted: Permitted,
+    path: Path<String>,
+    query: Query<Clearing>,
+    body: Result<Bytes, Error>,
+) -> Result<HttpResponse, Problem> {
+    let admin = permitted.judge_again().await?;
+    let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
+    let subject = read_as((ScopeKind::Pages, ValueKind::Mailbox), &path, &live).ok_or(Problem::NotFound)?;
+    let (mailbox, reason) = (subject.mailbox().ok_or(Problem::NotFound)?, reason(&query.reason, body)?);
+    admin.may_touch(lookup.account(&subject).await?.as_ref(), "mailbox.allow")?;
+    match lookup.allow_mail(mailbox, actor(&admin, reason)).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::NotFound),
+    }
+}
+
 /// The limit that there is, and a subject that it can count.
 fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str, LookupSubject), Problem> {
     let (limit, text) = path;
@@ -248,6 +296,7 @@ fn log(status: LimitStatus, account: Option<Account>) -> SubjectLog {
             password_failures: account.password_failures,
             password_disabled_since: account.password_disabled_at.map(moment),
         }),
+        mail_refused_until: None,
     }
 }
 

@@ -4,6 +4,7 @@ pub mod api;
 pub mod subject;
 
 use std::borrow::Cow;
+use std::iter;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -14,11 +15,15 @@ use gatehouse_limiter::{Rule, RuleAction, window};
 use rust_i18n::t;
 
 use crate::accounts::{Account, DeviceFailures};
+use crate::audit::EventEntry;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
+use crate::db::DbError;
 use crate::lookup::{
-    LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus, hindrances_of,
+    LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RecordedSubject,
+    RuleStatus, hindrances_of,
 };
+use crate::mail::Mailbox;
 use crate::origins::OriginKey;
 use crate::web::console::access::AccessAnswer;
 use crate::web::console::attack::AnswerLink;
@@ -73,6 +78,9 @@ pub async fn clear(posted: AdminForm) -> WebResult {
     let (asked, limit) = (sent(&posted.pairs), value(&posted.pairs, "limit"));
     let live = visit.settings(services);
     let (subject, by) = act_on(&posted, &live, limit).await?;
+    // An e-mail address that is a name, too, is shown with the limits of both.
+    let twin = subject.twin().filter(|twin| twin.is_counted_by(limit));
+    let subject = twin.unwrap_or(subject);
     let act = Box::pin(async {
         match services.lookup.clear(&live, limit, &subject, by).await {
             Ok(cleared) => {
@@ -97,6 +105,22 @@ pub async fn enable(posted: AdminForm) -> WebResult {
     let act = Box::pin(async {
         let enabled = request.services.lookup.enable_password(&subject, by).await?;
         let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+        Ok(back_to(&request.visit, sent(pairs), Some(said)))
+    });
+    confirm::confirmed(&posted, act).await
+}
+
+/// `POST /admin/lookup/allow-mail`
+pub async fn allow_mail(posted: AdminForm) -> WebResult {
+    let AdminForm { request, pairs, .. } = &posted;
+    let live = request.visit.settings(&request.services);
+    let (subject, by) = act_on(&posted, &live, ALLOWING).await?;
+    let act = Box::pin(async {
+        let twin = subject.twin();
+        let said = match subject.mailbox().or_else(|| twin.as_ref()?.mailbox()) {
+            Some(mailbox) if request.services.lookup.allow_mail(mailbox, by).await? => Flash::MailAllowed,
+            _ => Flash::NothingRefused,
+        };
         Ok(back_to(&request.visit, sent(pairs), Some(said)))
     });
     confirm::confirmed(&posted, act).await
@@ -189,11 +213,12 @@ async fn person(
         (None, Some(subject)) => lookup.recorded(subject).await?,
         (None, None) => None,
     };
-    let events = match recorded {
-        Some(recorded) => lookup.events_of(recorded, visit.now().minus(DAY * DAYS), LATEST).await?,
-        None => Vec::new(),
+    let twin = found.subject.as_ref().filter(|_| found.masked.is_none()).and_then(LookupSubject::twin);
+    let of_twin = match &twin {
+        Some(twin) => lookup.recorded(twin).await?,
+        None => None,
     };
-    let events_of = |limit: Option<&str>| recorded.map(|it| subject_link::events_of(it.kind, it.key, limit));
+    let (events, all_events) = latest(request, [recorded, of_twin]).await?;
     let person = Person {
         kind: kind(found),
         name: name(found, asked),
@@ -201,30 +226,88 @@ async fn person(
         origins: origins(request, live, found),
         standing: Vec::new(),
         disabled: None,
+        refuses_mail: None,
         limits: Vec::new(),
-        all_events: (!events.is_empty()).then(|| events_of(None)).flatten(),
+        all_events,
         events: row::rows(events),
     };
     let Some(subject) = &found.subject else {
-        return Ok(Person { facts: vec![visit.locale.t("lookup.only-hash").into_owned()], ..person });
+        let is_mailbox = found.masked.as_ref().is_some_and(|(_, mask)| subject_link::is_mailbox(mask));
+        let only = if is_mailbox { "lookup.only-hash-mailbox" } else { "lookup.only-hash" };
+        return Ok(Person { facts: vec![visit.locale.t(only).into_owned()], ..person });
     };
     let account = lookup.account(subject).await?;
     let device = lookup.device_failures(subject).await?;
-    let limits = lookup.all(live, subject).await?;
-    let of_number = matches!(subject.value, LookupValue::Phone(_));
-    let hindrances = hindrances_of(account.as_ref(), limits.iter().map(|status| (status, of_number)));
+    let mut limits = Vec::new();
+    for (subject, recorded) in iter::once((subject, recorded)).chain(twin.as_ref().map(|it| (it, of_twin))) {
+        let of_codes = matches!(subject.value, LookupValue::Phone(_) | LookupValue::Mailbox { .. });
+        limits.extend(lookup.all(live, subject).await?.into_iter().map(|it| (it, of_codes, recorded)));
+    }
+    let counted = limits.iter().map(|(status, of_codes, _)| (status, *of_codes));
+    let hindrances = hindrances_of(account.as_ref(), counted);
     let standing = hindrances.iter().map(|it| StandingRow::new(it, visit.locale)).collect();
-    let state = |status: LimitStatus| {
-        let events = events_of(Some(status.limit.name()));
+    let state = |(status, _, recorded): (LimitStatus, bool, Option<RecordedSubject>)| {
+        let events = recorded.map(|recorded| link(recorded, Some(status.limit.name())));
         LimitState::new(status, events)
     };
+    let mut facts = facts(visit, live, (subject, found.masked.is_some()), account.as_ref(), device);
+    let mailbox = subject.mailbox().or_else(|| twin.as_ref()?.mailbox());
+    let named = account.as_ref().filter(|_| subject.username().is_some());
+    facts.extend(mail_facts(request, mailbox, named).await?);
+    let refuses_mail = match mailbox {
+        Some(mailbox) => request.services.codes.mail_refused_until(mailbox).await?,
+        None => None,
+    };
     Ok(Person {
-        facts: facts(visit, live, (subject, found.masked.is_some()), account.as_ref(), device),
+        facts,
         standing,
         disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
+        refuses_mail: refuses_mail.map(Moment),
         limits: limits.into_iter().map(state).collect(),
         ..person
     })
+}
+
+/// The newest events of a subject and its twin, and the link to all of the first that has any.
+async fn latest(
+    request: &AdminRequest,
+    subjects: [Option<RecordedSubject>; 2],
+) -> Result<(Vec<EventEntry>, Option<String>), DbError> {
+    let since = request.visit.now().minus(DAY * DAYS);
+    let (mut events, mut all) = (Vec::new(), None);
+    for recorded in subjects.into_iter().flatten() {
+        let found = request.services.lookup.events_of(recorded, since, LATEST).await?;
+        all = all.or((!found.is_empty()).then(|| link(recorded, None)));
+        events.extend(found);
+    }
+    events.sort_by_key(|event| std::cmp::Reverse(event.at));
+    events.truncate(LATEST as usize);
+    Ok((events, all))
+}
+
+fn link(recorded: RecordedSubject, limit: Option<&str>) -> String {
+    subject_link::events_of(recorded.kind, recorded.key, limit)
+}
+
+/// Whose an e-mail address is, and which one the account has that was looked up by its name; confirmed by its owner.
+async fn mail_facts(
+    request: &AdminRequest,
+    mailbox: Option<&Mailbox>,
+    named: Option<&Account>,
+) -> Result<Vec<String>, DbError> {
+    let (emails, locale) = (&request.services.emails, request.visit.locale);
+    let mut facts = Vec::new();
+    if let Some(mailbox) = mailbox {
+        let owner = emails.find(&mailbox.clone().into()).await?;
+        let of = |owner: &Account| t!("lookup.email-of", locale = locale.code(), it = owner.login.as_str());
+        facts.push(owner.as_ref().map_or_else(|| locale.t("lookup.email-of-nobody"), of).into_owned());
+    }
+    if let Some(account) = named
+        && let Some(email) = emails.of(account.id).await?
+    {
+        facts.push(t!("lookup.has-email", locale = locale.code(), it = email.masked()).into_owned());
+    }
+    Ok(facts)
 }
 
 /// Whose the address is, each with the form that refuses it.
@@ -239,7 +322,8 @@ fn origins(request: &AdminRequest, live: &LiveSettings, found: &AskedSubject) ->
 
 fn kind(found: &AskedSubject) -> &'static str {
     let Some(LookupSubject { scope, value }) = &found.subject else {
-        return found.masked.as_ref().map_or("lookup.address", |(it, _)| subject_link::kind_key(it.kind));
+        let of_mask = |(it, mask): &(RecordedSubject, String)| subject_link::shown_key(it.kind, mask);
+        return found.masked.as_ref().map_or("lookup.address", of_mask);
     };
     match (scope, value) {
         (LookupScope::Realm(_), LookupValue::Login(_)) => "lookup.realm-login",
@@ -247,6 +331,7 @@ fn kind(found: &AskedSubject) -> &'static str {
         (_, LookupValue::Device(..)) => "lookup.device",
         (LookupScope::Program(_), LookupValue::Phone(_)) => "lookup.program-phone",
         (_, LookupValue::Phone(_)) => "lookup.phone",
+        (_, LookupValue::Mailbox { .. }) => "lookup.mailbox",
         (LookupScope::Program(_), LookupValue::Everyone) => "lookup.program",
         _ => "lookup.address",
     }
@@ -260,6 +345,7 @@ fn name(found: &AskedSubject, asked: &str) -> String {
         (Some(LookupValue::Login(login)), _) => login.as_str().to_owned(),
         (_, Some((recorded, mask))) => format!("{mask} {}", subject_link::tag(recorded.key)),
         (Some(LookupValue::Phone(phone)), None) => phone.as_str().to_owned(),
+        (Some(LookupValue::Mailbox { address, .. }), None) => address.as_str().to_owned(),
         (_, None) => asked.to_owned(),
     }
 }
@@ -306,6 +392,8 @@ const ACROSS: u64 = 1000;
 
 /// Names the password if enabling it lacks a reason. No limit has this name.
 pub const ENABLING: &str = "password";
+/// The same of mail to a mailbox that has refused it.
+pub const ALLOWING: &str = "mail";
 
 pub struct Person {
     pub kind: &'static str,
@@ -317,6 +405,8 @@ pub struct Person {
     /// What keeps them out; empty if nothing does.
     pub standing: Vec<StandingRow>,
     pub disabled: Option<Moment>,
+    /// Until when nothing is sent to the mailbox, because it has refused mail.
+    pub refuses_mail: Option<Moment>,
     pub limits: Vec<LimitState>,
     pub events: Vec<EventRow>,
     pub all_events: Option<String>,

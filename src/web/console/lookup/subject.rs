@@ -12,6 +12,7 @@ use crate::lookup::{
     LookupKind, LookupLogin, LookupScope, LookupSubject, LookupValue, NamedProgram, RecordedSubject,
     ScopeKind, ValueKind,
 };
+use crate::mail::Mailbox;
 use crate::message::ProgramKind;
 use crate::sms::Phone;
 use crate::web::console::subject_link::{hash_text, parse_hash};
@@ -24,15 +25,17 @@ const REALM: &str = "guard:";
 /// What programs that have codes sent are led by: `verify:shop`, `relay:logto`.
 const PROGRAMS: [ProgramKind; 2] = [ProgramKind::Verifier, ProgramKind::Relay];
 
-/// Parses what an administrator looks up: an address, a number, a device or a login name. No text is two of
-/// them: a login name has a letter, has no @, and has no dot or colon with only digits; a number has no
-/// letter.
+/// Parses what an administrator looks up: an address, a number, a device, an e-mail address or a login name. Only an e-mail
+/// address may also be a name, its [twin](LookupSubject::twin): otherwise a login name has a letter, has no @, and has
+/// no dot or colon with only digits; a number has no letter.
 pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     let (scope, text) = scoped(text.trim())?;
     let kinds: &[ValueKind] = match scope {
         LookupScope::Realm(_) => &[ValueKind::Address, ValueKind::Device, ValueKind::Login],
         LookupScope::Program(_) => &[ValueKind::Everyone, ValueKind::Address, ValueKind::Phone],
-        LookupScope::Pages => &[ValueKind::Address, ValueKind::Phone, ValueKind::Device, ValueKind::Login],
+        LookupScope::Pages => {
+            &[ValueKind::Address, ValueKind::Phone, ValueKind::Device, ValueKind::Mailbox, ValueKind::Login]
+        }
     };
     let value = kinds.iter().find_map(|kind| value(*kind, &scope, text, live))?;
     Some(LookupSubject { scope, value })
@@ -87,6 +90,7 @@ fn value(
             Some(LookupValue::Device(login(name)?, DeviceId::parse(id)?))
         }
         ValueKind::Phone => phone().map(LookupValue::Phone),
+        ValueKind::Mailbox => Mailbox::parse(text).ok().map(LookupValue::from),
         ValueKind::Address => {
             let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
             let ip: IpAddr = bare.parse().ok()?;
@@ -175,8 +179,9 @@ pub async fn resolve(
     asked: &str,
 ) -> Result<Option<AskedSubject>, DbError> {
     let Some(recorded) = recorded(asked) else {
-        let subject = read(asked, live);
-        return Ok(subject.map(|subject| AskedSubject { subject: Some(subject), masked: None }));
+        let Some(subject) = read(asked, live) else { return Ok(None) };
+        let subject = Some(services.lookup.named(subject).await?);
+        return Ok(Some(AskedSubject { subject, masked: None }));
     };
     let found = services.lookup.find(recorded).await?;
     Ok(found.map(|found| AskedSubject { subject: found.subject, masked: Some((recorded, found.mask)) }))
@@ -189,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed_is_an_address_a_number_or_a_name() {
+    fn what_is_typed_is_an_address_a_number_a_mailbox_or_a_name() {
         let live = LiveSettings::default();
         let kind = |text: &str| read(text, &live).map(|subject| subject.kind());
         for (text, expected) in [
@@ -200,7 +205,9 @@ mod tests {
             ("+8613800138000", Some((Pages, ValueKind::Phone))),
             ("alice", Some((Pages, ValueKind::Login))),
             ("alice@00112233445566778899aabbccddeeff", Some((Pages, ValueKind::Device))),
-            ("alice@example.com", Some((Pages, ValueKind::Login))),
+            ("alice@example.com", Some((Pages, ValueKind::Mailbox))),
+            ("Alice+x@Example.COM", Some((Pages, ValueKind::Mailbox))),
+            ("alice@localhost", Some((Pages, ValueKind::Login))),
             ("alice@example.com@00112233445566778899aabbccddeeff", Some((Pages, ValueKind::Device))),
             ("alice@b@example.com", None),
             ("guard:shop:alice@example.com", Some((Realm, ValueKind::Login))),
@@ -235,6 +242,18 @@ mod tests {
         assert_eq!(of("2001:db8:0:42::1"), of("2001:db8:0:42:ffff::2"), "by its /64");
         assert_ne!(of("2001:db8:0:42::1"), of("2001:db8:0:43::1"));
         assert_eq!(of("::ffff:203.0.113.7"), of("203.0.113.7"));
+    }
+
+    #[test]
+    fn a_name_may_be_an_e_mail_address_and_each_is_the_twin_of_the_other() {
+        let live = LiveSettings::default();
+        let mailbox = read("Alice@example.com", &live).unwrap();
+        let name = mailbox.twin().unwrap();
+        assert_eq!(Some(&name), read_as((Pages, ValueKind::Login), "alice@example.com", &live).as_ref());
+        assert_eq!(name.twin().unwrap().kind(), (Pages, ValueKind::Mailbox));
+        for alone in ["alice", "alice@localhost", "guard:shop:alice@example.com", "+8613800138000"] {
+            assert_eq!(read(alone, &live).unwrap().twin(), None, "{alone}");
+        }
     }
 
     #[test]
