@@ -68,7 +68,8 @@ pub enum SendDecision {
 pub enum SendPath {
     /// What everybody may use.
     Open,
-    /// Strangers cannot register, so codes to sign in and for a new password go to numbers of accounts alone.
+    /// Codes to sign in and for a new password go to numbers of accounts alone, since new numbers make none; and those for a
+    /// new password by e-mail to addresses of accounts.
     Accounts,
     /// The requester's address or network is spent, or no slot is free.
     SpentAsker,

@@ -200,25 +200,24 @@ impl CodeService {
     }
 
     fn note_server(&self, delivery: &MailDelivery) {
-        let inner = &*self.0;
-        let before = inner.mail_server.load_full();
         let reason = match delivery {
             MailDelivery::Deferred { at, reason } if *at < SmtpPhase::Recipient => Some(reason),
             // The server answered, so it is there.
             _ => None,
         };
-        let now = inner.clock.now();
-        let after = match reason {
+        let now = self.0.clock.now();
+        let before = self.0.mail_server.rcu(|before| match reason {
             // Mails that fail together are one failure.
-            Some(_) if before.failures > 0 && now < before.again_at => return,
+            Some(_) if before.failures > 0 && now < before.again_at => Arc::clone(before),
             Some(reason) => {
                 let pause = PAUSES[(before.failures as usize).min(PAUSES.len() - 2)];
                 let failures = before.failures.saturating_add(1);
                 let since = if before.failures == 0 { now } else { before.since };
-                MailServerState { failures, since, again_at: now.plus(pause), reason: Some(reason.clone()) }
+                let (again_at, reason) = (now.plus(pause), Some(reason.clone()));
+                Arc::new(MailServerState { failures, since, again_at, reason })
             }
-            None => MailServerState::default(),
-        };
+            None => Arc::default(),
+        });
         match reason {
             Some(reason) if before.failures == 0 => {
                 tracing::warn!(reason, "the mail server takes no mail; what is queued is tried again");
@@ -226,7 +225,6 @@ impl CodeService {
             None if before.failures > 0 => tracing::info!("the mail server takes mail again"),
             _ => {}
         }
-        inner.mail_server.store(Arc::new(after));
     }
 }
 

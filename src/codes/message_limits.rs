@@ -237,7 +237,7 @@ pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 impl MessageLogs {
     pub fn of(limiter: &Limiter, limits: &Arc<MessageLimits>, message: &RequestedMessage) -> Self {
         let RequestedMessage { to, purpose, origin, once, .. } = message;
-        let (bound, subject_of_limits, sender) = (to.named(), to.subject(), purpose.program());
+        let (bound, subject_of_limits, sender) = (to.bound(purpose), to.subject(), purpose.program());
         let number = bound.as_bytes();
         let own = limits.of_sender(sender);
         let named = once.as_ref().map(|name| {

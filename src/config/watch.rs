@@ -17,6 +17,7 @@ use super::backend::{
 use super::draft::{CheckedEdit, SaveError, SavedEdit};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange};
+use super::sections::RegistrationProof;
 use super::settings::{Config, Settings};
 use super::source::{BackendRead, CheckedDocument, ConfigSource, Fingerprint, LARGEST};
 use crate::clock::Clock;
@@ -228,6 +229,11 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         };
         if let Some(reason) = vanished {
             return Err(ConfigError::whole_file(self.live.source().path(), reason));
+        }
+        let requires_mail = config.live.registration.requires(RegistrationProof::Email);
+        if requires_mail && !self.running.mail.sends(&self.running.server, &self.running.sms) {
+            const NO_MAIL: &str = "requires an address of whoever registers (registration.require), but mail.url is not in force; restart, and both are";
+            return Err(ConfigError::whole_file(self.live.source().path(), NO_MAIL));
         }
         let needs_restart = self.running.differences(&config.settings);
         for warning in &config.warnings {

@@ -119,8 +119,11 @@ impl ByCode {
             if let Some(account) = accounts.find_by_phone(phone).await? {
                 return Ok((self.signed_in(opened(account)?, entry), false));
             }
-            if !live.registration.takes_new_numbers() {
+            if !live.registration.mode.is_open() {
                 return Err(CodeRefusal::Closed);
+            }
+            if !live.registration.takes_new_numbers() {
+                return Err(CodeRefusal::NoAccount);
             }
             match accounts.create_with_phone(&self.name(), None, phone).await {
                 Ok(account) => {

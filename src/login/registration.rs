@@ -12,7 +12,7 @@ use crate::accounts::{
 };
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::codes::{CheckOutcome, CodeGuess, CodeService, Recipient};
-use crate::config::{LimitName, LiveSettings, RegistrationMode};
+use crate::config::{LimitName, LiveSettings, RegistrationMode, RegistrationProof};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::message::{MessageCode, Purpose};
@@ -112,7 +112,11 @@ impl Registration {
         let RegistrationRequest { origin, solved, invitation, .. } = newcomer;
         let guard = &self.guard;
         // First, and for every name alike.
-        if !is_admitted(live, invitation) {
+        let proves = |(to, _): (&Recipient, _)| to.mailbox().is_some();
+        let lacks_address = invitation.is_none()
+            && live.registration.requires(RegistrationProof::Email)
+            && !newcomer.proof.is_some_and(proves);
+        if !is_admitted(live, invitation) || lacks_address {
             return Ok(RegistrationOutcome::Closed);
         }
         let everyone = guard.challenges_everyone(live, solved);

@@ -166,6 +166,18 @@ impl Lookup {
         }
     }
 
+    /// The mailbox that it is, or that its account has confirmed.
+    pub async fn mailbox(&self, subject: &LookupSubject) -> Result<Option<Mailbox>, DbError> {
+        let twin = subject.twin();
+        if let Some(mailbox) = subject.mailbox().or_else(|| twin.as_ref()?.mailbox()) {
+            return Ok(Some(mailbox.clone()));
+        }
+        match self.account(subject).await? {
+            Some(account) => self.0.emails.of(account.id).await,
+            None => Ok(None),
+        }
+    }
+
     /// What a text names that is both an e-mail address and a name: the name, if an account has it.
     pub async fn named(&self, subject: LookupSubject) -> Result<LookupSubject, DbError> {
         let twin = subject.twin().filter(|_| subject.mailbox().is_some());
@@ -321,10 +333,12 @@ impl Lookup {
     pub async fn allow_mail(&self, mailbox: &Mailbox, by: LookupActor) -> Result<bool, DbError> {
         let (this, mailbox) = (self.clone(), mailbox.clone());
         let allowing = request_id::spawn(async move {
+            // Read first: what is done is recorded.
+            let account = this.0.emails.find(&mailbox.clone().into()).await?;
             if !this.0.codes.allow_mail(&mailbox).await? {
                 return Ok(false);
             }
-            let (audit, account) = (&this.0.audit, this.0.emails.find(&mailbox.clone().into()).await?);
+            let audit = &this.0.audit;
             audit.record(AuditEvent {
                 phone: Some(EventSubject::Mailbox(&mailbox.counted())),
                 account: Some(account.as_ref().unwrap_or(&by.account).recorded()),

@@ -100,7 +100,7 @@ impl MailDns {
     }
 
     async fn dmarc(&self, name: &str) -> Result<DnsResult, String> {
-        let found = self.texts(name, |text| text.starts_with(b"v=DMARC1")).await?;
+        let found = self.texts(name, is_dmarc).await?;
         Ok(match &found[..] {
             [] => DnsResult::Advised(format!(
                 "{name} has no such record; publish \"v=DMARC1; p=none\" there, unless a parent domain has one"
@@ -199,6 +199,12 @@ fn records<D: for<'a> ParseRecordData<'a, Octets>>(answer: &Answer) -> Result<Ve
 fn is_spf(text: &[u8]) -> bool {
     let version = text.split(|letter| *letter == b' ').next().unwrap_or_default();
     version.eq_ignore_ascii_case(b"v=spf1")
+}
+
+/// The version comes first, with blanks around its parts or none (RFC 7489, 6.4).
+fn is_dmarc(text: &[u8]) -> bool {
+    let first = text.split(|letter| *letter == b';').next().unwrap_or_default();
+    first.iter().copied().filter(|letter| !b" \t".contains(letter)).eq(*b"v=DMARC1")
 }
 
 fn listed(records: impl IntoIterator<Item = impl fmt::Display>) -> String {

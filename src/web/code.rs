@@ -1,6 +1,6 @@
-//! Codes, by SMS and by e-mail, for pages and API calls, for every purpose: two-step forms, a number and then its code
-//! (`/login/code`, `/password/reset`, `/account/phone`; the registration form has the same fields), and
-//! `POST /api/v1/sms/codes`.
+//! Codes, by SMS and by e-mail, for pages and API calls, for every purpose: two-step forms, a number or an address and then
+//! its code (`/login/code`, `/password/reset`, `/account/phone`, `/account/email`; the registration form has the same fields),
+//! `POST /api/v1/sms/codes` and `POST /api/v1/mail/codes`.
 
 use std::time::Duration;
 
@@ -96,8 +96,8 @@ struct CodeAccepted {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = unknown)]
     delivery: Option<&'static str>,
-    /// Present while codes are short, for everyone who solved a challenge, and for a login or reset code while strangers
-    /// cannot register: they go to numbers with accounts first, or alone, and the answer does not tell which number has one.
+    /// Present while codes are short, for everyone who solved a challenge, and for a login or reset code while a
+    /// new number makes no account: they go to numbers with accounts first, or alone, and the answer does not tell which number has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     short: Option<bool>,
 }
@@ -174,8 +174,16 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     } else if call.is_denied(&call.live) {
         return Err(Problem::Denied.into());
     }
-    if body.purpose == Purpose::Register && !call.live.registration.mode.is_open() {
-        return Err(Problem::RegistrationClosed.into());
+    if body.purpose == Purpose::Register {
+        let registration = &call.live.registration;
+        if !registration.mode.is_open() {
+            return Err(Problem::RegistrationClosed.into());
+        }
+        // No number makes an account, so none is sent what costs money.
+        if !registration.takes_new_numbers() {
+            const BY_MAIL: &str = "Registration takes an e-mail address here: use POST /api/v1/mail/codes.";
+            return Err(Problem::wrong("purpose", BY_MAIL).into());
+        }
     }
     let to = Recipient::from(parse_sent_phone(&call.live, &body.phone)?);
     let answer = |sent: &SendReceipt| {
@@ -461,7 +469,7 @@ impl Asks {
 
 impl CodeFields {
     /// The number or the address as it was typed: a form has one field for it.
-    fn typed(&self) -> &str {
+    pub fn typed(&self) -> &str {
         let Self { phone, email, .. } = self;
         if phone.expose().is_empty() { email.expose() } else { phone.expose() }
     }

@@ -150,7 +150,9 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     };
     let show = |notice: Notice, captcha| {
         let step = match notice.errors().of(asks.field()) {
-            Some(Message::PhoneTaken | Message::EmailTaken) => CodeStep::asking(""),
+            Some(Message::PhoneTaken | Message::EmailTaken | Message::NoCodesSent) => CodeStep::asking(""),
+            // The first step, also if the other one came from a page of before another rule.
+            Some(_) => CodeStep::asking(form.fields.typed()),
             _ => step_of(&form.fields, visit.now()),
         };
         page(step, notice, captcha)
@@ -317,6 +319,7 @@ impl RegisterPage {
         self.form.focus(match self.step.second {
             _ if self.login.is_empty() => "login",
             Some(_) => "code",
+            None if self.asks_address() => "email",
             None => "password",
         })
     }

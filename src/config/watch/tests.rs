@@ -226,6 +226,23 @@ fn what_takes_a_restart_is_told_and_the_rest_applied() {
 }
 
 #[test]
+fn an_address_is_required_once_mail_is_in_force() {
+    const NO_SMS: &str = "[sms]\ngateway = 'none'\n";
+    const MAIL: &str = "[mail]\nurl = 'smtp://127.0.0.1'\nfrom = 'a@example.org'\n";
+    let watched = watched(|folder| {
+        let file = folder.join("gatehouse.toml");
+        fs::write(&file, NO_SMS).expect("written");
+        file
+    });
+    // Until a restart mail.url is not in force.
+    watched.replace(&format!("{NO_SMS}{MAIL}[registration]\nrequire = ['email']\n"));
+    assert!(watched.refused().contains("restart, and both are"));
+    assert!(!watched.live.snapshot().registration.requires(RegistrationProof::Email));
+    watched.replace(&format!("{NO_SMS}{MAIL}"));
+    watched.applied();
+}
+
+#[test]
 fn one_mistake_refuses_the_whole_file() {
     let watched = watched(plain);
     watched.replace(&format!("server.workers = 0\n{}", document(3)));

@@ -39,6 +39,8 @@ use crate::web::http::{
 
 const HERE: &str = "/admin/messages";
 const A_PAGE: u32 = 50;
+/// What is left out of a masked address, and its @.
+const MASKED: &str = "***@";
 /// Of what is typed into the filter: no e-mail address is longer.
 const LONGEST_TYPED: usize = 254;
 
@@ -218,7 +220,7 @@ pub async fn api_lift(
 /// The messages to a prefix, or to an e-mail address in any of its spellings. A masked one is looked for as it is.
 fn filter_to(services: &Services, typed: &str) -> LedgerFilter {
     let typed: String = typed.trim().chars().take(LONGEST_TYPED).collect();
-    let mailbox = Mailbox::parse(&typed).ok().filter(|_| !typed.contains("***@"));
+    let mailbox = Mailbox::parse(&typed).ok().filter(|_| !typed.contains(MASKED));
     let key =
         |mailbox: Mailbox| services.codes.recipient_key(&services.live.snapshot(), &Recipient::from(mailbox));
     match mailbox.map(key) {
@@ -247,7 +249,19 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 /// `POST /admin/messages`: the filter. An address is in the URL by its keyed hash alone.
 pub async fn find(posted: AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = &posted;
-    let asked = filter(&request.services, pairs);
+    let (asked, typed) = (filter(&request.services, pairs), value(pairs, "prefix").trim());
+    // The mask that the page has shown stands for the address that was typed before.
+    let before = LedgerFilter::parse_key(value(pairs, "to")).filter(|_| typed.contains(MASKED));
+    let asked = match before {
+        Some(key) => LedgerFilter { phone: Some(key), prefix: None, ..asked },
+        None => asked,
+    };
+    let is_no_address = typed.contains(['@', '＠', '﹫']) && !typed.contains(MASKED) && asked.phone.is_none();
+    if posted.is_ours() && is_no_address {
+        let wrong = FormProblem::Refused(request.visit.locale.t("error.email-invalid").into_owned());
+        let kept = Some(([typed.to_owned(), String::new()], wrong));
+        return respond(request, LedgerFilter { prefix: None, ..asked }, None, kept).await;
+    }
     if posted.is_ours() {
         return Ok(request.visit.see_other(&asked.href(None), None));
     }
@@ -293,7 +307,7 @@ async fn respond(
         hours.push(NumberHour { channel, sent, max: rule.max, window });
     }
     let mut layout = request.layout(asked.href(after));
-    layout.mistaken = matches!(kept, Some((_, FormProblem::ReasonMissing)));
+    layout.mistaken = matches!(kept, Some((_, FormProblem::ReasonMissing | FormProblem::Refused(_))));
     let page = MessagesPage {
         layout,
         rows: found
@@ -363,7 +377,7 @@ impl LedgerFilter {
     }
 }
 
-/// The prefix and program of the brake that was not lifted, and why.
+/// The prefix and program of the brake that was not lifted, or what was typed into the filter, and why.
 pub type KeptBrake = ([String; 2], FormProblem);
 
 #[derive(Template)]
@@ -443,9 +457,24 @@ impl MessagesPage {
 
     /// What the field of the filter shows: of an address only its mask.
     fn typed(&self) -> &str {
-        let shown = self.rows.first().filter(|_| self.asked.phone.is_some());
-        let mask = shown.map(|row| row.entry.block.as_str());
-        self.asked.prefix.as_deref().or(mask).unwrap_or_default()
+        if let Some(([typed, _], FormProblem::Refused(_))) = &self.kept {
+            return typed;
+        }
+        let mask = self.rows.first().map_or(MASKED, |row| row.entry.block.as_str());
+        self.asked.prefix.as_deref().or(self.asked.phone.map(|_| mask)).unwrap_or_default()
+    }
+
+    /// The key of the address that is looked for.
+    fn key(&self) -> Option<String> {
+        self.asked.phone.map(|key| hex(&key.0))
+    }
+
+    /// What is wrong with what was typed into the filter.
+    fn wrong(&self) -> Option<&str> {
+        match &self.kept {
+            Some((_, FormProblem::Refused(wrong))) => Some(wrong),
+            _ => None,
+        }
     }
 
     fn channel(&self, channel: &Channel) -> Cow<'static, str> {

@@ -159,9 +159,9 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     warnings.extend(messages_spent(visit.locale, services).await);
     warnings.extend(money_spent(visit.locale, services));
     warnings.extend(countries_short(visit.locale, services));
-    // Where strangers cannot register, codes to other numbers are withheld as a rule.
-    let is_open = services.live.snapshot().registration.mode.is_open();
-    let withheld = if is_open { period(&minutes.concat()).withheld } else { 0 };
+    // Where new numbers make no account, codes to them are withheld as a rule.
+    let takes_new_numbers = services.live.snapshot().registration.takes_new_numbers();
+    let withheld = if takes_new_numbers { period(&minutes.concat()).withheld } else { 0 };
     warnings.extend(counted(["warning.withheld-title", "warning.withheld-text"], withheld));
     let banner = |attack: &AttackEntry| {
         let counts = minutes.iter().map(|sums| attack.counted(sums));

@@ -11,14 +11,15 @@ use crate::support::process::{Ended, Home};
 const SPF: &str = "v=spf1 ip4:192.0.2.7 -all";
 
 /// Domains with what they say of themselves; example.org has all that mail needs.
-const RECORDS: [(&str, &str, &str); 21] = [
+const RECORDS: [(&str, &str, &str); 22] = [
     ("org", "NS", "a.org-servers.example"),
     ("net", "NS", "a.net-servers.example"),
     ("example.org", "TXT", "a token of somebody's"),
     ("example.org", "TXT", SPF),
     ("example.org", "MX", "20 b.mail.example.org"),
     ("example.org", "MX", "10 a.mail.example.org"),
-    ("_dmarc.example.org", "TXT", "v=DMARC1; p=reject"),
+    ("_dmarc.example.org", "TXT", "v = DMARC1 ; p=reject"),
+    ("_dmarc.example.org", "TXT", "v=DMARC10; p=none"),
     ("bare.example.org", "TXT", "v=spf10 is no version"),
     ("bare.example.org", "A", "192.0.2.7"),
     ("twice.example.org", "TXT", SPF),
@@ -112,7 +113,7 @@ async fn a_domain_with_all_records_is_told_line_by_line_and_nothing_is_sent() {
     assert_eq!(
         dns,
         " of example.org: \"v=spf1 ip4:192.0.2.7 -all\"\n\
-         ok   DMARC of example.org: \"v=DMARC1; p=reject\"\n\
+         ok   DMARC of example.org: \"v = DMARC1 ; p=reject\"\n\
          ok   MX of example.org: 10 a.mail.example.org., 20 b.mail.example.org.\n\
          note DKIM: the server that delivers signs, not Gatehouse\n"
     );

@@ -9,7 +9,7 @@ use gatehouse::db::Db;
 use gatehouse::mail::{MailQueue, Mailbox};
 use serde_json::{Value, json};
 
-use super::flows::{ask, confirm, newest_code, reset, set};
+use super::flows::{ask, confirm, newest_code, reset, set, until_mails};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores, subject_path};
 use crate::support::ports::free_port;
 use crate::support::setup::{Setup, max};
@@ -52,6 +52,9 @@ async fn app_with_ada(setup: Setup) -> (TestApp, Client, Client) {
     app.client().register("alice", PASSWORD).await;
     let owner = app.client();
     confirm(&app, &owner, ADA).await;
+    // The code, and the notice that the address is set: a mail that is taken later would end what refusals leave behind.
+    until_mails(&app, ADA, 2).await;
+    app.services.codes.drain().await;
     (app, boss, owner)
 }
 
@@ -154,13 +157,20 @@ async fn a_mailbox_that_refuses_mail_is_shown_and_gets_mail_again(store: Store) 
     assert!(!page.contains("/admin/lookup/allow-mail"), "{page}");
     send("Again").await;
     assert!(boss.get("/admin/lookup?typed").await.text.contains("Nothing changed: mail is sent"));
+    // Also for whoever knows only whose it is.
+    refuse_mail(&app, ADA).await;
+    let page = look(&boss, "alice").await;
+    assert!(page.contains("/admin/lookup/allow-mail"), "{page}");
+    let by_name = [("asked", "alice"), ("reason", "By name")];
+    boss.submit("/admin/lookup?typed", "/admin/lookup/allow-mail", &by_name).await;
+    assert_eq!(log(&boss, "mail-mailbox", ADA).await.get("mail_refused_until"), None);
     // The record names the mailbox by its mask.
     let audit = &app.services.audit;
     audit.flush().await;
     let key = audit.subject(&EventSubject::Mailbox(ADA));
     let events = audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap();
     let allowed: Vec<_> = events.iter().filter(|it| it.name.as_deref() == Some("mailbox.allow")).collect();
-    assert_eq!(allowed.len(), 2, "{events:#?}");
+    assert_eq!(allowed.len(), 3, "{events:#?}");
     assert!(allowed.iter().all(|it| it.phone.as_ref().unwrap().mask == MASK && it.actor.is_some()));
     assert!(!format!("{events:?}").contains("adele@"), "{events:?}");
 }
@@ -203,6 +213,18 @@ async fn mails_are_shown_with_their_own_limit_and_found_by_their_address(store: 
     let page = boss.get(href).await.text;
     assert_eq!(cells(&page), ["2 of 3", "2 of 3"], "{page}");
     assert!(page.contains(&format!("value=\"{MASK}\"")) && !page.contains(ALSO), "{page}");
+    // What the page shows stands for the address, also where it found nothing.
+    let key = href.split("to=").nth(1).unwrap().split('&').next().unwrap();
+    for shown in [MASK, "***@"] {
+        let again = [("prefix", shown), ("to", key), ("state", "accepted")];
+        let again = boss.submit("/admin/messages", "/admin/messages", &again).await;
+        let expected = format!("/admin/messages?state=accepted&to={key}");
+        assert_eq!(again.header("location"), expected);
+    }
+    for typed in ["Adele <adele@example.org>", "a dele@example.org", "adele＠"] {
+        let wrong = boss.submit("/admin/messages", "/admin/messages", &[("prefix", typed)]).await;
+        assert!(wrong.status == 422 && wrong.text.contains("prefix-error"), "{typed}: {}", wrong.text);
+    }
     let prefix = boss.submit("/admin/messages", "/admin/messages", &[("prefix", "+861380013")]).await;
     assert_eq!(prefix.header("location"), "/admin/messages?prefix=%2B861380013");
     assert_eq!(boss.post("/admin/messages", &[("prefix", ALSO)]).await.status, 403, "no token");
@@ -260,6 +282,26 @@ async fn a_name_that_is_an_address_is_looked_up_with_the_limits_of_both() {
         assert_eq!(boss.submit("/admin/lookup?typed", "/admin/lookup/clear", &clear).await.status, 303);
         assert_eq!(log(&boss, limit, ADA).await["rules"][0]["count"], 0, "{limit}");
     }
+}
+
+#[tokio::test]
+async fn what_is_counted_for_a_mailbox_hinders_its_own_account() {
+    let app = mail(Store::Memory).start().await;
+    let boss = app.sign_in_admin("boss").await;
+    app.administrator(ADA).await;
+    app.client().register("alice", PASSWORD).await;
+    confirm(&app, &app.client(), ADA).await;
+    for _ in 0..2 {
+        assert_eq!(ask(&app.client(), ADA).await.status, 202);
+    }
+    let standing = account_of(&boss, "alice").await["standing"].clone();
+    assert_eq!(standing[0]["limit"], "mail-mailbox", "the account that has confirmed it");
+    let page = look(&boss, ADA).await;
+    let standing = page.split("id=\"standing\"").nth(1).and_then(|rest| rest.split("<h").next());
+    assert!(
+        standing.is_some_and(|it| it.contains("nothing keeps them out")),
+        "the account of that name: {page}"
+    );
 }
 
 #[tokio::test]

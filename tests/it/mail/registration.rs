@@ -86,6 +86,9 @@ async fn there_is_no_account_without_an_address() {
     let asked = eve.ask_code("13800138000", "login").await;
     assert_eq!((asked.status, &asked.body["short"]), (202, &json!(true)), "{}", asked.text);
     assert!(eve.codes("+8613800138000").await.is_empty());
+    let asked = eve.ask_code("13800138000", "register").await;
+    assert_eq!((asked.status, asked.body["errors"][0]["field"].as_str()), (422, Some("purpose")));
+    assert!(eve.codes("").await.is_empty(), "no message is paid for");
     let page = eve.get("/login/code").await;
     assert!(
         page.text.contains("A six-digit code will be sent to your number if it belongs to an account"),
@@ -121,6 +124,10 @@ async fn the_form_asks_for_the_address_first_and_for_the_password_with_its_code(
     let empty = ada.submit("/register", "/register", &[("login", ""), ("email", "")]).await;
     assert_eq!(empty.status, 422);
     assert!(mails(&app, ADA).await.is_empty());
+    // A page from before that asked for a number, and its second step.
+    let number = [("login", "ada"), ("phone", "13800138000"), ("code", "012345"), ("good_until", "1")];
+    let number = ada.submit("/register", "/register", &number).await;
+    assert!(number.status == 422 && number.text.contains("type=\"email\""), "{}", number.text);
     let second = ada.submit("/register", "/register", &[("login", "ada"), ("email", ADA)]).await;
     assert_eq!(second.status, 200, "{}", second.text);
     let code = newest_code(&app, ADA, 1).await;

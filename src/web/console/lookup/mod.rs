@@ -116,9 +116,9 @@ pub async fn allow_mail(posted: AdminForm) -> WebResult {
     let live = request.visit.settings(&request.services);
     let (subject, by) = act_on(&posted, &live, ALLOWING).await?;
     let act = Box::pin(async {
-        let twin = subject.twin();
-        let said = match subject.mailbox().or_else(|| twin.as_ref()?.mailbox()) {
-            Some(mailbox) if request.services.lookup.allow_mail(mailbox, by).await? => Flash::MailAllowed,
+        let lookup = &request.services.lookup;
+        let said = match lookup.mailbox(&subject).await? {
+            Some(mailbox) if lookup.allow_mail(&mailbox, by).await? => Flash::MailAllowed,
             _ => Flash::NothingRefused,
         };
         Ok(back_to(&request.visit, sent(pairs), Some(said)))
@@ -243,7 +243,13 @@ async fn person(
         let of_codes = matches!(subject.value, LookupValue::Phone(_) | LookupValue::Mailbox { .. });
         limits.extend(lookup.all(live, subject).await?.into_iter().map(|it| (it, of_codes, recorded)));
     }
-    let counted = limits.iter().map(|(status, of_codes, _)| (status, *of_codes));
+    // What is counted for a name that is somebody's address, too, hinders its own account alone.
+    let is_of_account = match &twin {
+        Some(twin) => lookup.account(twin).await?.map(|it| it.id) == account.as_ref().map(|it| it.id),
+        None => true,
+    };
+    let counted = limits.iter().filter(|(_, _, whose)| is_of_account || *whose == recorded);
+    let counted = counted.map(|(status, of_codes, _)| (status, *of_codes));
     let hindrances = hindrances_of(account.as_ref(), counted);
     let standing = hindrances.iter().map(|it| StandingRow::new(it, visit.locale)).collect();
     let state = |(status, _, recorded): (LimitStatus, bool, Option<RecordedSubject>)| {
@@ -254,8 +260,8 @@ async fn person(
     let mailbox = subject.mailbox().or_else(|| twin.as_ref()?.mailbox());
     let named = account.as_ref().filter(|_| subject.username().is_some());
     facts.extend(mail_facts(request, mailbox, named).await?);
-    let refuses_mail = match mailbox {
-        Some(mailbox) => request.services.codes.mail_refused_until(mailbox).await?,
+    let refuses_mail = match lookup.mailbox(subject).await? {
+        Some(mailbox) => request.services.codes.mail_refused_until(&mailbox).await?,
         None => None,
     };
     Ok(Person {
