@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use gatehouse::accounts::Username;
 use gatehouse::clock::Clock;
 use gatehouse::mail::{LetterKind, letter};
 use strum::VariantArray;
 
 use super::look::Look;
-use crate::mail::flows::newest_code;
+use crate::mail::console::refuse_mail;
+use crate::mail::flows::{freeze_code, mails, newest_code};
 use crate::mail::servers::facts;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::Browser;
@@ -38,6 +40,7 @@ async fn tour(language: &'static str) {
     register(&look, &app).await;
     account(&look, &app).await;
     without_session(&look, &app).await;
+    console(&look, &app).await;
     letters(&look, language).await;
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -103,6 +106,37 @@ async fn without_session(look: &Look<'_>, app: &TestApp) {
     look.at("freeze-wrong").await;
     browser.open("/dev/outbox").await;
     look.at("outbox-mail").await;
+}
+
+/// Of an account that is frozen, and whose mailbox refuses mail.
+async fn console(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    // The mail that froze it: to the address before.
+    let told = mails(app, ADA).await;
+    let code = told.iter().find_map(freeze_code).expect("a code that freezes");
+    browser.open("/freeze").await;
+    browser.fill(&[("code", &code)]).await;
+    browser.follow("button.danger").await;
+    look.at("frozen").await;
+    app.services.codes.drain().await;
+    refuse_mail(app, LONG).await;
+    app.administrator("watchman").await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/lookup").await;
+    browser.fill(&[("asked", LONG)]).await;
+    browser.submit().await;
+    browser.js("document.querySelector('#refuses-mail details').open = true").await;
+    look.at("console-mailbox").await;
+    let ada = Username::parse("ada").unwrap();
+    let ada = app.services.accounts.find(&ada).await.unwrap().unwrap();
+    browser.open(&format!("/admin/accounts/{}", ada.id)).await;
+    look.at("console-account-frozen").await;
+    browser.open("/admin/messages?channel=mail").await;
+    look.at("messages-mail").await;
+    browser.fill(&[("prefix", "ada at example.org, or ada@")]).await;
+    browser.follow("form.filter button").await;
+    look.at("messages-mail-invalid").await;
+    browser.sign_out().await;
 }
 
 /// As a program for mail shows them: alone, without script, in light and in dark.

@@ -205,9 +205,7 @@ async fn freeze_code(app: &TestApp, owner: &Client) -> String {
     let set = flows::set(owner, "ada@example.net", &code).await;
     assert_eq!(set.status, 204, "{}", set.text);
     let told = until_subject(app, ADA, "address changed").await;
-    let mut lines = told["text"].as_str().unwrap().lines().map(str::trim);
-    let freeze = lines.find(|line| line.len() == 19 && line.matches('-').count() == 3);
-    freeze.unwrap_or_else(|| panic!("{told}")).to_owned()
+    flows::freeze_code(&told).unwrap_or_else(|| panic!("{told}"))
 }
 
 /// Asks for a code at the address in force, the `count`th of it, and tries to set a password with it.

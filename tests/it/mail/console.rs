@@ -59,7 +59,7 @@ async fn app_with_ada(setup: Setup) -> (TestApp, Client, Client) {
 }
 
 /// What two refusals for good at a mailbox leave behind.
-async fn refuse_mail(app: &TestApp, email: &str) {
+pub async fn refuse_mail(app: &TestApp, email: &str) {
     let queue = MailQueue::new(Db::connect(&app.database).await.unwrap(), app.clock.clone());
     let key = app.services.emails.key(&Mailbox::parse(email).unwrap());
     for _ in 0..2 {

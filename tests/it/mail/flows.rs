@@ -67,6 +67,12 @@ pub async fn newest_code(app: &TestApp, email: &str, count: usize) -> String {
     until(app, email, newest).await
 }
 
+/// The code of a mail that freezes an account, if it has one.
+pub fn freeze_code(mail: &Value) -> Option<String> {
+    let mut lines = mail["text"].as_str().unwrap().lines().map(str::trim);
+    lines.find(|line| line.len() == 19 && line.matches('-').count() == 3).map(str::to_owned)
+}
+
 pub fn has_code(mail: &Value) -> bool {
     let is_code =
         |line: &str| line.trim().len() == 6 && line.trim().bytes().all(|byte| byte.is_ascii_digit());

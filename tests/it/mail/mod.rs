@@ -3,7 +3,7 @@
 mod addresses;
 mod attacks;
 mod checked;
-mod console;
+pub mod console;
 pub mod flows;
 mod outages;
 mod proxy;

@@ -31,11 +31,7 @@ fn is_of_a_change(mail: &&Value) -> bool {
 
 /// The codes to freeze the account that went to an address.
 async fn freeze_codes(app: &TestApp, address: &str) -> Vec<String> {
-    let is_code = |line: &&str| line.len() == 19 && line.matches('-').count() == 3;
-    let code = |mail: &Value| {
-        let mut lines = mail["text"].as_str().unwrap().lines().map(str::trim);
-        lines.find(is_code).unwrap_or_else(|| panic!("{mail}")).to_owned()
-    };
+    let code = |mail: &Value| flows::freeze_code(mail).unwrap_or_else(|| panic!("{mail}"));
     mails(app, address).await.iter().filter(is_of_a_change).map(code).collect()
 }
 
