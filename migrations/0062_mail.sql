@@ -37,8 +37,8 @@ CREATE TABLE mail_bounces (
 );
 CREATE INDEX mail_bounces_by_time ON mail_bounces (refused_at);
 
--- The windows of mail are rebuilt from these.
-CREATE INDEX sms_messages_of_mail ON sms_messages (created_at, id) WHERE scope = 'mail';
+-- The windows of mail are rebuilt by an index that begins with the scope. One of mails alone (WHERE scope = 'mail') made SQLite
+-- plan each statement that compares the scope anew, whenever it was bound: a tenth of what a message costs.
 
 -- Wrong codes of each channel are written back with its own limit.
 ALTER TABLE sms_guesses ADD COLUMN channel TEXT NOT NULL DEFAULT 'sms';
