@@ -37,7 +37,7 @@ CREATE TABLE mail_bounces (
 );
 CREATE INDEX mail_bounces_by_time ON mail_bounces (refused_at);
 
--- The windows of mail are rebuilt by an index that begins with the scope. One of mails alone (WHERE scope = 'mail') made SQLite
+-- The windows of mail are rebuilt by the index of all messages by time. One of mails alone (WHERE scope = 'mail') made SQLite
 -- plan each statement that compares the scope anew, whenever it was bound: a tenth of what a message costs.
 
 -- Wrong codes of each channel are written back with its own limit.
