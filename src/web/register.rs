@@ -151,8 +151,8 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     let show = |notice: Notice, captcha| {
         let step = match notice.errors().of(asks.field()) {
             Some(Message::PhoneTaken | Message::EmailTaken | Message::NoCodesSent) => CodeStep::asking(""),
-            // The first step, also if the other one came from a page of before another rule.
-            Some(_) => CodeStep::asking(form.fields.typed()),
+            // The other step came from a page that still asked for a number.
+            Some(_) if asks == Asks::Email => CodeStep::asking(form.fields.typed()),
             _ => step_of(&form.fields, visit.now()),
         };
         page(step, notice, captcha)
