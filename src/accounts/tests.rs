@@ -174,7 +174,7 @@ async fn of_twenty_that_register_with_one_mailbox_at_once_one_gets_it(database: 
     }
     let owner = emails.find(&Mailbox::parse("ADA@example.org").unwrap().into()).await.unwrap();
     assert_eq!((made.len(), owner.as_ref()), (1, made.first()));
-    // Whoever came too late has no account, and the name is free.
+    // The registration of the others left no account behind: a name of theirs is free.
     let other = name(if made[0].login.as_str() == "user0" { "user1" } else { "user0" });
     assert_eq!(accounts.find(&other).await.unwrap(), None);
     let bob = Mailbox::parse("bob@example.org").unwrap();

@@ -174,7 +174,7 @@ impl CodeService {
         self.key_of(live, recipient.channel(), &recipient.subject())
     }
 
-    /// The same of a phone.
+    /// The key under which the ledger has the messages to a phone.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
         self.key_of(live, Channel::Sms, phone.subject())
     }

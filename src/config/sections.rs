@@ -401,7 +401,7 @@ section! {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistrationProof {
-    /// That an e-mail address is theirs.
+    /// A code that was sent to their e-mail address.
     Email,
 }
 

@@ -329,7 +329,7 @@ impl RegisterPage {
         self.layout.sends_codes && self.step.second.is_none()
     }
 
-    /// Nobody goes on without a code: the password is chosen in the next step.
+    /// The page is the first step of a registration that needs an address. The password is chosen in the next.
     fn asks_address(&self) -> bool {
         self.step.asks == Asks::Email && self.step.second.is_none()
     }

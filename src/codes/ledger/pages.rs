@@ -124,7 +124,7 @@ impl Ledger {
         if let Some(phone) = filter.phone {
             equal("phone_key", hex(&phone.0));
         }
-        // As literals, so that a channel of its own has an index.
+        // Mails have a scope of their own. Every other scope is sent by SMS.
         let of_channel = match filter.channel {
             Some(Channel::Mail) => " AND scope = 'mail'",
             Some(Channel::Sms) => " AND scope <> 'mail'",

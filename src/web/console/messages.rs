@@ -39,9 +39,9 @@ use crate::web::http::{
 
 const HERE: &str = "/admin/messages";
 const A_PAGE: u32 = 50;
-/// What is left out of a masked address, and its @.
+/// The part of a masked address between its first letter and its domain.
 const MASKED: &str = "***@";
-/// Of what is typed into the filter: no e-mail address is longer.
+/// The filter keeps so many letters of what is typed: no e-mail address is longer.
 const LONGEST_TYPED: usize = 254;
 
 /// Lifts the brake of a program, that of our pages (empty) or all, and records that with its reason. False if there is

@@ -106,7 +106,7 @@ pub const fn kind_key(kind: SubjectKind) -> &'static str {
     }
 }
 
-/// Of what is shown: mailboxes stand where numbers do.
+/// The key of the word for a subject as it is shown: events record mailboxes where numbers are.
 pub fn shown_key(kind: SubjectKind, mask: &str) -> &'static str {
     if kind == SubjectKind::Phone && is_mailbox(mask) { "event.mailbox" } else { kind_key(kind) }
 }

@@ -398,7 +398,7 @@ const ACROSS: u64 = 1000;
 
 /// Names the password if enabling it lacks a reason. No limit has this name.
 pub const ENABLING: &str = "password";
-/// The same of mail to a mailbox that has refused it.
+/// Names the mailbox if allowing it mail again lacks a reason. No limit has this name.
 pub const ALLOWING: &str = "mail";
 
 pub struct Person {
