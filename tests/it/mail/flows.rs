@@ -36,7 +36,7 @@ pub async fn until<T>(app: &TestApp, email: &str, seen: impl Fn(&[Value]) -> Opt
         if let Some(seen) = seen(&mails(app, email).await) {
             return seen;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await; // mails are handed over in real time
     }
     panic!("{:?}", mails(app, email).await)
 }

@@ -59,6 +59,7 @@ impl MailProxy {
         let listener = loop {
             match TcpListener::bind(("127.0.0.1", self.port)).await {
                 Ok(listener) => break listener,
+                // Whoever has it is another program, which has no clock of ours.
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
             }
         };
