@@ -454,7 +454,7 @@ impl Asks {
         errors.take(self.field(), parsed)
     }
 
-    /// The code, too.
+    /// Parses the number or the address, and the code that was sent there.
     pub fn parse_both(
         self,
         live: &LiveSettings,

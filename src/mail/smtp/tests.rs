@@ -83,11 +83,11 @@ impl Script {
 
     /// The lines that are left; None once there is nothing more to say.
     async fn answer(&self, stream: &mut impl Stream, to: &str, good: &str) -> Option<()> {
-        tokio::time::sleep(self.pause).await;
+        tokio::time::sleep(self.pause).await; // the fault: a server that is slow
         match self.answers.get(to).map_or(good, String::as_str) {
             CLOSE => None,
             SILENCE => {
-                tokio::time::sleep(LONG * 10).await;
+                tokio::time::sleep(LONG * 10).await; // the fault: a server that says nothing
                 None
             }
             answer => stream.write_all(format!("{answer}\r\n").as_bytes()).await.ok(),
@@ -548,7 +548,7 @@ async fn a_server_that_sends_byte_after_byte_is_not_listened_to_forever() {
         let (mut stream, _) = listener.accept().await.unwrap();
         for byte in b"220-hello\r\n".iter().cycle() {
             let _ = stream.write_all(&[*byte]).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await; // the fault: its pace
         }
     });
     assert_eq!(fake.plain().within(SHORT).mail().await, deferred(SmtpPhase::Greeting, LATE));
@@ -582,7 +582,7 @@ async fn a_mail_is_not_said_to_a_server_that_expects_commands() {
     let fake = Script::default().says("DATA", "250 2.0.0 fine").start().await;
     let reason = "the server answered 250 2.0.0, out of order";
     assert_eq!(fake.plain().mail().await, deferred(SmtpPhase::Data, reason));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await; // nothing tells that no more is said
     assert_eq!(fake.commands().last().unwrap(), "DATA");
 }
 
