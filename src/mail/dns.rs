@@ -90,6 +90,11 @@ impl MailDns {
                  \"v=spf1 include:spf.example.net -all\""
                     .to_owned(),
             ),
+            [only] if !names_a_server(&only.text::<Vec<u8>>()) => DnsResult::Wrong(format!(
+                "no server may send mail from there by {}; name the one that delivers, such as \"v=spf1 \
+                 include:spf.example.net -all\"",
+                listed(&found)
+            )),
             [_] => DnsResult::InOrder(listed(&found)),
             _ => DnsResult::Wrong(format!(
                 "{} records begin with v=spf1, which is a permanent error (RFC 7208, 4.5); leave one of {}",
@@ -199,6 +204,16 @@ fn records<D: for<'a> ParseRecordData<'a, Octets>>(answer: &Answer) -> Result<Ve
 fn is_spf(text: &[u8]) -> bool {
     let version = text.split(|letter| *letter == b' ').next().unwrap_or_default();
     version.eq_ignore_ascii_case(b"v=spf1")
+}
+
+/// Whether an SPF record has a term that some server can match, or leads to one that may (RFC 7208, 4.6.1 and 6.1): not so
+/// those of domains that send no mail, such as `v=spf1 -all`.
+fn names_a_server(record: &[u8]) -> bool {
+    let mut terms = record.split(|letter| *letter == b' ').skip(1).filter(|term| !term.is_empty());
+    let fails_all =
+        |term: &[u8]| [&b"-all"[..], b"~all", b"?all"].iter().any(|it| term.eq_ignore_ascii_case(it));
+    let explains = |term: &[u8]| term.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"exp="));
+    terms.any(|term| !fails_all(term) && !explains(term))
 }
 
 /// The version comes first, with blanks around its parts or none (RFC 7489, 6.4).

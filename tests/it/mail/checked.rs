@@ -11,7 +11,7 @@ use crate::support::process::{Ended, Home};
 const SPF: &str = "v=spf1 ip4:192.0.2.7 -all";
 
 /// Domains with what they say of themselves; example.org has all that mail needs.
-const RECORDS: [(&str, &str, &str); 22] = [
+const RECORDS: [(&str, &str, &str); 26] = [
     ("org", "NS", "a.org-servers.example"),
     ("net", "NS", "a.net-servers.example"),
     ("example.org", "TXT", "a token of somebody's"),
@@ -22,6 +22,10 @@ const RECORDS: [(&str, &str, &str); 22] = [
     ("_dmarc.example.org", "TXT", "v=DMARC10; p=none"),
     ("bare.example.org", "TXT", "v=spf10 is no version"),
     ("bare.example.org", "A", "192.0.2.7"),
+    ("silent.example.org", "TXT", "v=spf1 -ALL"),
+    ("neutral.example.org", "TXT", "v=spf1  exp=why.example.org ?all"),
+    ("moved.example.org", "TXT", "v=spf1 redirect=_spf.example.org"),
+    ("open.example.org", "TXT", "v=spf1 all"),
     ("twice.example.org", "TXT", SPF),
     ("twice.example.org", "TXT", "V=SPF1 +all"),
     ("twice.example.org", "MX", "0 ."),
@@ -156,6 +160,21 @@ async fn two_spf_records_fail_and_so_does_a_domain_that_takes_no_mail() {
         lines[2].starts_with("FAIL MX of nowhere.example.org: there is no MX, A or AAAA record; bounces")
     );
     assert_eq!(code, Some(1));
+}
+
+#[tokio::test]
+async fn an_spf_record_that_names_no_server_fails() {
+    let (lines, code) = told("silent.example.org").await;
+    assert_eq!(
+        lines[0],
+        "FAIL SPF of silent.example.org: no server may send mail from there by \"v=spf1 -ALL\"; name the one that delivers, \
+         such as \"v=spf1 include:spf.example.net -all\""
+    );
+    assert_eq!(code, Some(1));
+    for (domain, said) in [("neutral", "FAIL"), ("moved", "ok  "), ("open", "ok  ")] {
+        let (lines, _) = told(&format!("{domain}.example.org")).await;
+        assert!(lines[0].starts_with(&format!("{said} SPF of {domain}.example.org: ")), "{}", lines[0]);
+    }
 }
 
 #[tokio::test]

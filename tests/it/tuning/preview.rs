@@ -253,7 +253,8 @@ async fn a_known_device_has_its_own_log_and_its_own_figures_in_a_replay(store: S
     }
     assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403], "a stranger's");
     app.advance(SECOND);
-    assert_eq!(owner.login("alice", WRONG).await.status, 401);
+    let third = owner.login("alice", WRONG).await;
+    assert_eq!(third.status, 401, "{}", third.text);
     app.advance(SECOND);
     assert_eq!(owner.login("alice", WRONG).await.status, 403, "by the limit of devices");
     // Of the boss, of the registration, of the owner, of the stranger.
