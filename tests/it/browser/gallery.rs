@@ -96,6 +96,7 @@ async fn no_page_of_a_busy_house_is_too_high_or_too_wide() {
         ("sign-in-by-code", "/login/code"),
         ("register", "/register"),
         ("new-password", "/password/reset"),
+        ("freeze", "/freeze"),
     ] {
         gallery.at(name, path).await;
     }
@@ -104,6 +105,7 @@ async fn no_page_of_a_busy_house_is_too_high_or_too_wide() {
     browser.sign_in("watchman").await;
     for (name, path) in [
         ("account", "/account"),
+        ("address", "/account/email"),
         ("overview", "/admin"),
         ("events", "/admin/events"),
         ("limits", "/admin/limits"),
