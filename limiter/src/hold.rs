@@ -76,10 +76,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         patience: Duration,
     ) -> Result<HoldDecision<S>, StoreError> {
         let ReserveRequest { buckets, solved, .. } = *ask;
-        let mut numbers = [0; MOST_BUCKETS];
-        for (number, bucket) in numbers.iter_mut().zip(buckets) {
-            *number = self.0.arrivals.add(bucket.key);
-        }
+        let numbers = self.0.arrivals.arrive(buckets);
         let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
         let key = match queues.find(|key| self.0.queue.has_waiters(key)) {
             Some(key) => key,
@@ -266,7 +263,7 @@ impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
     }
 }
 
-/// Counters, a power of two. Logs that share one only see more company than they have.
+/// Counters, a power of two. Logs of different attempts that share one only see more company than they have.
 const COUNTERS: usize = 16_384;
 
 /// A counter for each log. Allocated at the first use: who never counts does not need the 128 KiB.
@@ -280,6 +277,17 @@ impl Default for LogCounts {
 }
 
 impl LogCounts {
+    /// Counts one attempt at its logs; returns its number at each. Logs of one attempt that share a counter count it once:
+    /// otherwise it would be in its own company, and the success of this account would never forgive.
+    fn arrive(&self, buckets: &[Bucket<'_>]) -> [u64; MOST_BUCKETS] {
+        let mut numbers = [0; MOST_BUCKETS];
+        for (index, bucket) in buckets.iter().enumerate() {
+            let same = buckets[..index].iter().position(|earlier| place(earlier.key) == place(bucket.key));
+            numbers[index] = same.map_or_else(|| self.add(bucket.key), |earlier| numbers[earlier]);
+        }
+        numbers
+    }
+
     /// Counts one more at this log; returns its number.
     pub fn add(&self, key: SubjectKey) -> u64 {
         self.counter(key).fetch_add(1, Ordering::SeqCst) + 1
@@ -290,10 +298,14 @@ impl LogCounts {
         self.counter(key).load(Ordering::SeqCst)
     }
 
-    /// Keys are keyed hashes already, so any of their bits will do.
     fn counter(&self, key: SubjectKey) -> &AtomicU64 {
-        &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % COUNTERS]
+        &self.0[place(key)]
     }
+}
+
+/// Keys are keyed hashes already, so any of their bits will do.
+fn place(key: SubjectKey) -> usize {
+    usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % COUNTERS
 }
 
 #[cfg(test)]
@@ -305,20 +317,54 @@ mod tests {
     use crate::limit::{Limit, LimitMode, Rule, RuleAction};
     use crate::memory::MemoryStore;
 
-    async fn holds_after(then: impl AsyncFnOnce(UnclaimedHold<MemoryStore>)) -> (u32, u32) {
+    fn limiter() -> (Limiter<MemoryStore>, Limit, Clock) {
         let (entropy, clock) = (Entropy::seeded(1), Clock::manual(Micros(1_000_000)));
-        let limiter = Limiter::new(MemoryStore::new(clock), SubKey::random(&entropy), &entropy);
-        let rule = Rule::sliding(3, Duration::from_secs(60), RuleAction::Block);
-        let limit = Limit::new("test", vec![rule], LimitMode::Enforce).unwrap();
+        let limiter = Limiter::new(MemoryStore::new(clock.clone()), SubKey::random(&entropy), &entropy);
+        let rule = Rule::sliding(9, Duration::from_secs(60), RuleAction::Captcha);
+        (limiter, Limit::new("test", vec![rule], LimitMode::Enforce).unwrap(), clock)
+    }
+
+    async fn held(limiter: &Limiter<MemoryStore>, buckets: &[Bucket<'_>]) -> Hold<MemoryStore> {
+        match limiter.hold(buckets, false, Duration::ZERO).await {
+            Ok(HoldDecision::Held(hold)) => hold,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn holds_after(then: impl AsyncFnOnce(UnclaimedHold<MemoryStore>)) -> (u32, u32) {
+        let (limiter, limit, _) = limiter();
         let bucket = limiter.bucket(&limit, b"alice");
-        let Ok(HoldDecision::Held(hold)) = limiter.hold(&[bucket], false, Duration::ZERO).await else {
-            panic!("no hold");
-        };
+        let hold = held(&limiter, &[bucket]).await;
         then(UnclaimedHold::new(hold)).await;
         // What it left to the runtime.
         tokio::task::yield_now().await;
         let peek = limiter.peek(bucket).await.unwrap();
         (peek.holds, peek.rules[0].count)
+    }
+
+    /// One pair of logs in 16,384 shares a counter.
+    #[tokio::test]
+    async fn an_attempt_is_not_in_its_own_company() {
+        let (limiter, limit, clock) = limiter();
+        let own = limiter.bucket(&limit, b"alice");
+        let others = (0_u32..).map(|other| other.to_be_bytes());
+        let twin =
+            others.map(|name| limiter.bucket(&limit, &name)).find(|it| place(it.key) == place(own.key));
+        let logs = [own, twin.unwrap()];
+        for company in [None, Some(0), Some(1)] {
+            held(&limiter, &logs).await.keep().await.unwrap();
+            clock.advance(Duration::from_secs(1));
+            let hold = held(&limiter, &logs).await;
+            if let Some(log) = company {
+                held(&limiter, &logs[log..=log]).await.refund().await.unwrap();
+            }
+            let (_, forgives) = hold.succeed(|_| true).await.unwrap();
+            let left = limiter.peek_all(&logs).await.unwrap();
+            let left: Vec<u32> = left.iter().map(|log| log.rules[0].count).collect();
+            // What was not forgiven counts once more the next time.
+            let expected = company.map_or(0, |log| 1 + log as u32);
+            assert_eq!((forgives, left), (company.is_none(), vec![expected; 2]), "{company:?}");
+        }
     }
 
     #[tokio::test]
