@@ -32,7 +32,7 @@ pub fn builder() -> PrometheusBuilder {
 }
 
 /// Many counters are asked for by name at each event, so that they are described here and not there.
-const COUNTERS: [(&str, &str); 22] = [
+const COUNTERS: [(&str, &str); 23] = [
     ("gatehouse_audit_events_total", "Security events, by what became of their rows"),
     ("gatehouse_captchas_total", "Challenges and answers to them, by kind and outcome"),
     ("gatehouse_config_reloads_total", "Reloads of the settings, by outcome"),
@@ -63,6 +63,7 @@ const COUNTERS: [(&str, &str); 22] = [
     ),
     ("gatehouse_sms_guesses_total", "Codes by SMS that were entered, by outcome"),
     ("gatehouse_mail_guesses_total", "Codes by e-mail that were entered, by outcome"),
+    ("gatehouse_mail_deliveries_total", "Mails handed to the mail server, by what it answered"),
     ("gatehouse_mail_messages_total", "Requests for a code by e-mail, by outcome"),
     ("gatehouse_sms_messages_total", "Requests for a code by SMS, by outcome"),
     ("gatehouse_store_errors_total", "Decisions that the store of the limits did not make"),

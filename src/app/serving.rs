@@ -209,9 +209,8 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
 /// Hands queued mails over.
 pub(super) async fn deliver_mail(services: Data<Services>, mut stop: StopSignal) {
     loop {
-        // What fails is tried again: the queue is in the database.
+        // An outage is reported by the probes. What fails is tried again: the queue is in the database.
         let taken = services.codes.deliver_mail(&services.live.snapshot()).await;
-        let taken = taken.inspect_err(|error| tracing::warn!(%error, "queued mails could not be read"));
         let pause = if taken.unwrap_or_default() > 0 { Duration::ZERO } else { MAIL_EVERY };
         if !stop.pause(pause).await {
             return;

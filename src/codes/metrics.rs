@@ -7,6 +7,7 @@ use metrics::{Counter, Gauge, Histogram};
 use super::recipient::Channel;
 use super::request::SendAnswer;
 use crate::audit::Outcome;
+use crate::mail::MailDelivery;
 use crate::message::MessagePurpose;
 use crate::telemetry::GATEWAY_SECONDS;
 
@@ -17,6 +18,7 @@ pub struct MessageMetrics {
     mail_guesses: [Counter; GUESSES.len()],
     /// Put on prefixes for our pages, a verifier, a relay.
     brakes: [Counter; 3],
+    deliveries: [Counter; DELIVERIES.len()],
     /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
     pub spent: Gauge,
     /// `gatehouse_sms_pages_spent_ratio`: the part of what our own pages may send; from 1 on codes are short there.
@@ -34,6 +36,9 @@ const MESSAGES: [&str; 8] =
 /// Only right and wrong ones were compared.
 const GUESSES: [&str; 5] = ["right", "wrong", "challenged", "throttled", "unavailable"];
 
+/// What the mail server said to a mail.
+const DELIVERIES: [&str; 4] = ["sent", "refused", "deferred", "unknown"];
+
 impl MessageMetrics {
     pub fn register() -> Self {
         let mail_server_up = metrics::gauge!("gatehouse_mail_server_up");
@@ -47,6 +52,8 @@ impl MessageMetrics {
                 .map(|word| metrics::counter!("gatehouse_mail_guesses_total", "outcome" => word)),
             brakes: ["pages", "verify", "relay"]
                 .map(|scope| metrics::counter!("gatehouse_sms_brakes_total", "scope" => scope)),
+            deliveries: DELIVERIES
+                .map(|word| metrics::counter!("gatehouse_mail_deliveries_total", "outcome" => word)),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
             pages_spent: metrics::gauge!("gatehouse_sms_pages_spent_ratio"),
             mail_waiting: metrics::gauge!("gatehouse_mail_queue_depth"),
@@ -71,6 +78,16 @@ impl MessageMetrics {
             MessagePurpose::Verification(_) => verify,
             MessagePurpose::Relayed(_) => relay,
         }
+    }
+
+    pub fn delivery(&self, delivery: &MailDelivery) {
+        let word = match delivery {
+            MailDelivery::Accepted { .. } => "sent",
+            MailDelivery::Refused { .. } => "refused",
+            MailDelivery::Deferred { .. } => "deferred",
+            MailDelivery::Unknown { .. } => "unknown",
+        };
+        count(&DELIVERIES, &self.deliveries, word);
     }
 
     pub fn gateway_took(&self, took: Duration) {

@@ -166,16 +166,15 @@ impl Lookup {
         }
     }
 
-    /// The mailbox that it is, or that its account has confirmed.
+    /// The address that its account has confirmed, in the spelling that mail goes to; otherwise the one that it is.
     pub async fn mailbox(&self, subject: &LookupSubject) -> Result<Option<Mailbox>, DbError> {
+        if let Some(account) = self.account(subject).await?
+            && let Some(mailbox) = self.0.emails.of(account.id).await?
+        {
+            return Ok(Some(mailbox));
+        }
         let twin = subject.twin();
-        if let Some(mailbox) = subject.mailbox().or_else(|| twin.as_ref()?.mailbox()) {
-            return Ok(Some(mailbox.clone()));
-        }
-        match self.account(subject).await? {
-            Some(account) => self.0.emails.of(account.id).await,
-            None => Ok(None),
-        }
+        Ok(subject.mailbox().or_else(|| twin.as_ref()?.mailbox()).cloned())
     }
 
     /// What a text names that is both an e-mail address and a name: the name, if an account has it.

@@ -33,7 +33,7 @@ const LEASE: Duration = Duration::from_secs(10 * 60);
 const NOTICES_LAST: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// How long a mail is remembered that is sent. Notices are counted by what is remembered.
 const REMEMBERED: Duration = Duration::from_secs(2 * 24 * 60 * 60);
-/// A mailbox that has refused so often for good gets nothing for a while.
+/// An address that was refused so often for good gets nothing for a while.
 const REFUSALS: i64 = 2;
 const SUPPRESSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -62,8 +62,6 @@ pub struct TakenMail {
     pub tries: u32,
     /// The code is none any more.
     pub outdated: bool,
-    /// The mailbox refuses mail.
-    pub suppressed: bool,
 }
 
 /// What became of a mail that was taken.
@@ -152,23 +150,48 @@ impl MailQueue {
         Self { db, clock }
     }
 
-    /// Takes at most so many that are due. Of two instances one gets each.
+    /// By the clock that mails are queued by.
+    pub async fn now(&self) -> Result<Micros, DbError> {
+        self.db.now(&self.clock).await
+    }
+
+    /// Ends at most `batch` mails that go to nobody, and their messages in the ledger: they must not wait where mails that
+    /// are sent do, or unknown addresses would delay those. Returns how many.
+    pub async fn withhold(&self, batch: u32) -> Result<u64, DbError> {
+        const FOUND: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM mail_queue
+            WHERE state = 'queued' AND next_at <= $1 AND account IS NULL AND sealed IS NULL LIMIT 1) AS due";
+        const SETTLE: &str = "UPDATE sms_messages SET state = 'withheld', settled_at = $1
+            WHERE state = 'pending' AND id IN (SELECT id FROM mail_queue
+            WHERE state = 'queued' AND next_at <= $1 AND account IS NULL AND sealed IS NULL
+            ORDER BY next_at LIMIT $2)";
+        const END: &str = "UPDATE mail_queue SET state = 'withheld'
+            WHERE state = 'queued' AND next_at <= $1 AND account IS NULL AND sealed IS NULL
+            AND NOT EXISTS (SELECT 1 FROM sms_messages m WHERE m.id = mail_queue.id AND m.state = 'pending')";
+        let now = self.db.now(&self.clock).await?;
+        let found: i64 = on_db!(&self.db, pool => query_scalar(FOUND).bind(now.0).fetch_one(pool).await)?;
+        if found == 0 {
+            return Ok(0);
+        }
+        execute!(&self.db => query(SETTLE).bind(now.0).bind(i64::from(batch)))?;
+        Ok(execute!(&self.db => query(END).bind(now.0))?)
+    }
+
+    /// Takes at most so many that are due and go to somebody. Of two instances one gets each.
     pub async fn take(&self, most: u32) -> Result<Vec<TakenMail>, DbError> {
         const SQL: &str = "UPDATE mail_queue SET tries = tries + 1, next_at = $2,
-            state = CASE WHEN account IS NULL AND sealed IS NOT NULL THEN 'unknown' ELSE state END
+            state = CASE WHEN account IS NULL THEN 'unknown' ELSE state END
             WHERE state = 'queued' AND next_at <= $1 AND id IN (SELECT id FROM mail_queue
-            WHERE state = 'queued' AND next_at <= $1 ORDER BY next_at, id LIMIT $3)
+            WHERE state = 'queued' AND next_at <= $1 AND (account IS NOT NULL OR sealed IS NOT NULL)
+            ORDER BY next_at, id LIMIT $3)
             RETURNING id, kind, account, mailbox, sealed, network, times, created_at, expires_at, tries,
             CASE WHEN account IS NULL AND NOT EXISTS (SELECT 1 FROM sms_codes c
                 WHERE c.message = mail_queue.id AND c.expires_at > $1) THEN CAST(1 AS BIGINT) ELSE 0 END AS outdated,
-            (SELECT COUNT(*) FROM mail_bounces b WHERE b.mailbox = mail_queue.mailbox AND b.refused >= $4
-                AND b.refused_at > $5) AS suppressed,
             (SELECT e.account FROM account_emails e WHERE e.mailbox = mail_queue.mailbox) AS owner,
             (SELECT e.address FROM account_emails e WHERE e.mailbox = mail_queue.mailbox) AS address,
             (SELECT e.locale FROM account_emails e WHERE e.mailbox = mail_queue.mailbox) AS locale";
         let now = self.db.now(&self.clock).await?;
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(now.0).bind(now.plus(LEASE).0).bind(i64::from(most))
-            .bind(REFUSALS).bind(now.minus(SUPPRESSED).0).fetch_all(pool).await)?)
+            .fetch_all(pool).await)?)
     }
 
     /// Whether the code of a mail that was taken is still its newest: asked last, before the server is given it.
@@ -198,26 +221,26 @@ impl MailQueue {
         Ok(())
     }
 
-    /// Remembers whether a mailbox takes mail.
-    pub async fn note_bounce(&self, mailbox: &str, refused: bool) -> Result<(), DbError> {
+    /// Remembers whether a server takes mail for an address, by the key of its spelling.
+    pub async fn note_bounce(&self, spelling: &str, refused: bool) -> Result<(), DbError> {
         const REFUSED: &str = "INSERT INTO mail_bounces (mailbox, refused, refused_at) VALUES ($1, 1, $2)
             ON CONFLICT (mailbox) DO UPDATE SET refused = mail_bounces.refused + 1, refused_at = excluded.refused_at";
         const TAKEN: &str = "DELETE FROM mail_bounces WHERE mailbox = $1";
         if refused {
             let now = self.db.now(&self.clock).await?;
-            execute!(&self.db => query(REFUSED).bind(mailbox).bind(now.0))?;
+            execute!(&self.db => query(REFUSED).bind(spelling).bind(now.0))?;
         } else {
-            execute!(&self.db => query(TAKEN).bind(mailbox))?;
+            execute!(&self.db => query(TAKEN).bind(spelling))?;
         }
         Ok(())
     }
 
-    /// Until when nothing is sent to a mailbox, because it has refused mail.
-    pub async fn refused_until(&self, mailbox: &str) -> Result<Option<Micros>, DbError> {
+    /// Until when nothing is sent to an address, by the key of its spelling, because it was refused.
+    pub async fn refused_until(&self, spelling: &str) -> Result<Option<Micros>, DbError> {
         const SQL: &str =
             "SELECT refused_at FROM mail_bounces WHERE mailbox = $1 AND refused >= $2 AND refused_at > $3";
         let over = self.db.now(&self.clock).await?.minus(SUPPRESSED);
-        let at: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(mailbox).bind(REFUSALS).bind(over.0)
+        let at: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(spelling).bind(REFUSALS).bind(over.0)
             .fetch_optional(pool).await)?;
         Ok(at.map(|at| Micros(at).plus(SUPPRESSED)))
     }
@@ -277,6 +300,5 @@ from_row!(TakenMail, row => {
         expires_at: Micros(count("expires_at")?),
         tries: small("tries")?,
         outdated: count("outdated")? != 0,
-        suppressed: count("suppressed")? != 0,
     }
 });

@@ -42,6 +42,12 @@ impl MailSeal {
         hex(&self.mailboxes.hash(&[mailbox.counted().as_bytes()]))
     }
 
+    /// What the table of refusals knows an address by: each spelling for itself, since a server may know one and refuse
+    /// another.
+    pub fn key_of_spelling(&self, mailbox: &Mailbox) -> String {
+        hex(&self.mailboxes.hash(&[b"spelling ", mailbox.as_str().as_bytes()]))
+    }
+
     /// What the table of codes that freeze accounts knows a code by.
     pub fn hash_of_code(&self, code: &str) -> String {
         hex(&self.mailboxes.hash(&[b"freeze ", code.as_bytes()]))

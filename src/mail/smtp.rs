@@ -110,6 +110,14 @@ impl SmtpServer {
         SmtpCheck { steps: attempt.steps }
     }
 
+    /// Whether it would take a mail now, as far as can be told without one.
+    pub async fn probe(&self) -> MailDelivery {
+        match SmtpAttempt::new(self).check().await {
+            Ok(()) => MailDelivery::Accepted { said: None },
+            Err(failure) => failure.into(),
+        }
+    }
+
     fn client_id(&self) -> ClientId {
         match self.hello.parse() {
             Ok(IpAddr::V4(address)) => ClientId::Ipv4(address),

@@ -108,6 +108,14 @@ impl MailTransport {
         }
     }
 
+    /// Does all that comes before a mail, and sends none.
+    pub async fn probe(&self) -> MailDelivery {
+        match self {
+            Self::Smtp(smtp) => smtp.server.probe().await,
+            Self::Outbox(_) | Self::Nowhere => MailDelivery::Accepted { said: None },
+        }
+    }
+
     /// Hands a letter over, once.
     pub async fn send(&self, id: &str, brand: &str, to: &Mailbox, letter: &Letter) -> MailDelivery {
         match self {

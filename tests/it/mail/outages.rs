@@ -432,3 +432,83 @@ async fn a_mailbox_that_refuses_twice_gets_nothing_for_30_days() {
     }
     assert_eq!(tries, [1, 2, 2, 2, 3], "and the answer is the same each time");
 }
+
+/// An app whose server has refused a connection, and the owner of an address that is not confirmed.
+async fn without_its_server(proxy: &mut MailProxy) -> (TestApp, Client) {
+    let app = sending_through(proxy, Store::Memory).await;
+    app.register("alice").await;
+    let owner = app.client();
+    owner.login("alice", PASSWORD).await;
+    ask_to_confirm(&owner, ADA).await;
+    until("the server is known to be away", async || is_away(&app)).await;
+    (app, owner)
+}
+
+fn is_away(app: &TestApp) -> bool {
+    app.services.codes.mail_server().unwrap().failures > 0
+}
+
+#[tokio::test]
+async fn what_goes_to_nobody_waits_for_no_server() {
+    let postfix = Postfix::start(&Authority::new(), "localhost", Senders::Anybody).await;
+    let mut proxy = MailProxy::to(postfix.port());
+    let (app, _) = without_its_server(&mut proxy).await;
+    let db = Db::connect(&app.database).await.unwrap();
+    for number in 0..20 {
+        assert_eq!(ask(&app.client(), &format!("nobody{number}@example.org")).await.status, 202);
+    }
+    until("they have ended", async || {
+        count(&db, "SELECT COUNT(*) FROM mail_queue WHERE state = 'withheld'").await == 20
+    })
+    .await;
+    assert_eq!(count(&db, "SELECT COUNT(*) FROM sms_messages WHERE state = 'withheld'").await, 20);
+    assert!(is_away(&app), "nothing was tried meanwhile");
+    assert_eq!(waiting(&db, "%").await, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_back_is_noticed_though_no_mail_waits() {
+    let postfix = Postfix::start(&Authority::new(), "localhost", Senders::Anybody).await;
+    let mut proxy = MailProxy::to(postfix.port());
+    let (app, _) = without_its_server(&mut proxy).await;
+    let db = Db::connect(&app.database).await.unwrap();
+    app.advance(11 * MINUTE);
+    until("its code has expired", async || waiting(&db, "%").await == 0).await;
+    proxy.open().await;
+    app.advance(6 * MINUTE);
+    until("it is known to be back", async || !is_away(&app)).await;
+    assert_eq!(proxy.taken(), 0);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_does_not_prolong_a_pause() {
+    let postfix = Postfix::start(&Authority::new(), "localhost", Senders::Anybody).await;
+    let mut proxy = MailProxy::to(postfix.port());
+    let (app, _) = without_its_server(&mut proxy).await;
+    app.clock.set(app.clock.now().minus(24 * 60 * MINUTE));
+    proxy.open().await;
+    until("it is known to be back", async || !is_away(&app)).await;
+}
+
+#[tokio::test]
+async fn a_notice_that_has_waited_too_long_is_not_sent_and_one_of_a_newer_version_is_kept() {
+    let app = TestApp::start(Store::Memory).await;
+    let db = Db::connect(&app.database).await.unwrap();
+    app.register("alice").await;
+    flows::confirm(&app, &app.client(), ADA).await;
+    let before = flows::until_mails(&app, ADA, 2).await.len();
+    app.services.codes.drain().await;
+    let Db::Sqlite(pools) = &db else { unreachable!("it counts in process") };
+    let newer = "UPDATE mail_queue SET state = 'queued', next_at = 0, tries = 0, kind = 'of-tomorrow' WHERE account IS NOT NULL";
+    sqlx::query(newer).execute(&pools.all).await.unwrap();
+    let kept = "SELECT COUNT(*) FROM mail_queue WHERE state = 'queued' AND tries = 1 AND next_at > 0";
+    until("it is kept", async || count(&db, kept).await == 1).await;
+    app.services.codes.drain().await;
+    let old =
+        "UPDATE mail_queue SET next_at = 0, expires_at = 1, kind = 'address-set' WHERE account IS NOT NULL";
+    sqlx::query(old).execute(&pools.all).await.unwrap();
+    let given_up = "SELECT COUNT(*) FROM mail_queue WHERE state = 'expired' AND account IS NOT NULL";
+    until("it is given up", async || count(&db, given_up).await == 1).await;
+    app.services.codes.drain().await;
+    assert_eq!(mails(&app, ADA).await.len(), before);
+}

@@ -12,6 +12,7 @@ use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig};
 use gatehouse::entropy::Entropy;
+use gatehouse::secret::MasterKey;
 use gatehouse::web::http::services::Services;
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -216,6 +217,11 @@ impl TestApp {
         if let Some(steered) = &self.ground.steered {
             steered.advance(span);
         }
+    }
+
+    /// What its secrets are derived from.
+    pub fn master_key(&self) -> MasterKey {
+        MasterKey::load_or_create(&self.ground.folder.path().join("secret.key"), &Entropy::Os).unwrap()
     }
 
     /// A client with its own cookies, which does not follow redirects.

@@ -133,8 +133,9 @@ pub async fn show(
     let (limit, subject) = parse(&path, &live)?;
     let status = services.lookup.standing(&live, limit, &subject).await?.ok_or(Problem::UnknownLimit)?;
     let account = services.lookup.account(&subject).await?;
-    let mail_refused_until = match subject.mailbox() {
-        Some(mailbox) => services.codes.mail_refused_until(mailbox).await?,
+    let mailbox = if subject.mailbox().is_some() { services.lookup.mailbox(&subject).await? } else { None };
+    let mail_refused_until = match mailbox {
+        Some(mailbox) => services.codes.mail_refused_until(&mailbox).await?,
         None => None,
     };
     Ok(HttpResponse::Ok().json(SubjectLog { mail_refused_until, ..log(status, account) }))
@@ -227,7 +228,7 @@ pub async fn enable_password(
         (
             "email" = String,
             Path,
-            description = "The address in any spelling, percent-encoded.",
+            description = "The address, percent-encoded: in any spelling if an account has it.",
             example = "ada@example.org"
         ),
         Clearing
@@ -245,9 +246,9 @@ pub async fn allow_mail(
     let admin = permitted.judge_again().await?;
     let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
     let subject = read_as((ScopeKind::Pages, ValueKind::Mailbox), &path, &live).ok_or(Problem::NotFound)?;
-    let (mailbox, reason) = (subject.mailbox().ok_or(Problem::NotFound)?, reason(&query.reason, body)?);
+    let (mailbox, reason) = (lookup.mailbox(&subject).await?, reason(&query.reason, body)?);
     admin.may_touch(lookup.account(&subject).await?.as_ref(), "mailbox.allow")?;
-    match lookup.allow_mail(mailbox, actor(&admin, reason)).await? {
+    match lookup.allow_mail(&mailbox.ok_or(Problem::NotFound)?, actor(&admin, reason)).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
