@@ -71,7 +71,7 @@ impl Emails {
         const USE: &str = "DELETE FROM freeze_codes WHERE code = $1";
         const FREEZE: &str = "UPDATE accounts SET frozen_at = $2, password_version = password_version + 1,
             frozen_from = CASE WHEN frozen_at IS NOT NULL AND frozen_from < $3 THEN frozen_from ELSE $3 END
-            WHERE id = $1 AND disabled_at IS NULL";
+            WHERE id = $1";
         const END: [&str; 4] = [
             "DELETE FROM sessions WHERE account = $1",
             "DELETE FROM half_sign_ins WHERE account = $1",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse::accounts::{AccountAct, Username};
 use serde_json::json;
 
 use super::flows::{
@@ -286,6 +287,18 @@ async fn an_administrator_lifts_a_freeze() {
     let unlocked = boss.call(&unlock, json!({ "reason": "She called." })).await;
     assert_eq!((unlocked.status, &unlocked.body["standing"]), (200, &json!([])), "{}", unlocked.text);
     assert_eq!(reset_with_code(&app, 3).await.status, 204);
+}
+
+#[tokio::test]
+async fn an_account_that_is_disabled_is_frozen_all_the_same() {
+    let (app, owner) = app_with_ada().await;
+    let accounts = &app.services.accounts;
+    let freeze = freeze_code(&app, &owner).await;
+    let alice = accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
+    accounts.change(alice.id, AccountAct::Disable, false).await.unwrap();
+    assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
+    accounts.change(alice.id, AccountAct::Enable, false).await.unwrap();
+    assert!(accounts.by_id(alice.id).await.unwrap().unwrap().frozen_at.is_some());
 }
 
 #[tokio::test]
