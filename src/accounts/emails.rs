@@ -284,7 +284,7 @@ impl RecipientOwners for Emails {
         // An older version that runs beside this one leaves it out.
         const PHONE: &str = "SELECT COALESCE(phone_since, created_at) FROM accounts WHERE phone = $1";
         const EMAIL: &str = "SELECT e.since FROM account_emails e JOIN accounts a ON a.id = e.account
-            WHERE e.mailbox = $1 AND (a.phone IS NULL OR $2 = 1)";
+            WHERE e.mailbox = $1 AND (a.phone IS NULL OR $2 = 1) AND a.frozen_at IS NULL";
         Box::pin(async move {
             let since: Option<i64> = match recipient {
                 Recipient::Phone(phone) => {

@@ -72,11 +72,14 @@ impl Emails {
         const FREEZE: &str = "UPDATE accounts SET frozen_at = $2, password_version = password_version + 1,
             frozen_from = CASE WHEN frozen_at IS NOT NULL AND frozen_from < $3 THEN frozen_from ELSE $3 END
             WHERE id = $1";
-        const END: [&str; 4] = [
+        const END: [&str; 5] = [
             "DELETE FROM sessions WHERE account = $1",
             "DELETE FROM half_sign_ins WHERE account = $1",
             "DELETE FROM device_failures WHERE account = $1",
             "DELETE FROM trusted_devices WHERE account = $1",
+            // Codes by mail that are out, which would set a password once the freeze is lifted.
+            "DELETE FROM sms_codes WHERE message IN (SELECT q.id FROM mail_queue q JOIN account_emails e
+            ON e.mailbox = q.mailbox WHERE e.account = $1 AND q.kind = 'reset-code')",
         ];
         let (hash, at) = (self.hash_of(code), self.db.now(&self.clock).await?);
         let whose: Option<(AccountId, i64)> = on_db!(&self.db, pool => query_as(WHOSE).bind(&hash).bind(at.0)

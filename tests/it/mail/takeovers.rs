@@ -9,7 +9,7 @@ use gatehouse::db::Db;
 use gatehouse::mail::Mailbox;
 use serde_json::{Value, json};
 
-use super::flows::{self, NEW, confirm, mails, newest_code, until, waiting};
+use super::flows::{self, NEW, ask, confirm, mails, newest_code, reset, until, waiting};
 use crate::sms::http::{NUMBER, enter, with_number};
 use crate::sms::rig::all;
 use crate::support;
@@ -22,6 +22,7 @@ on_both_stores!(
     of_64_changes_at_once_each_tells_the_address_before,
     of_64_accounts_that_want_one_mailbox_one_has_it,
     the_owner_ends_what_a_thief_has_begun,
+    codes_by_mail_from_before_a_freeze_and_during_it_are_void,
     the_password_alone_lifts_no_freeze_where_the_number_can,
     a_number_of_a_thief_lifts_no_freeze_and_neither_does_his_password_then,
     a_factor_that_a_thief_adds_lifts_no_freeze_and_ends_with_it,
@@ -165,6 +166,29 @@ async fn the_owner_ends_what_a_thief_has_begun(store: Store) {
     let by_number = enter(&thief, NUMBER, &code).await;
     assert_eq!(by_number.problem(), "account-frozen", "{}", by_number.text);
     assert_eq!(address_of_alice(&app).await.as_deref(), Some("thief@example.net"), "it restores nothing");
+}
+
+async fn codes_by_mail_from_before_a_freeze_and_during_it_are_void(store: Store) {
+    let app = TestApp::start(store).await;
+    assert_eq!(app.client().register("alice", PASSWORD).await.status, 201);
+    let thief = app.client();
+    confirm(&app, &thief, ADA).await;
+    change(&app, &thief, "thief@example.net").await;
+    assert_eq!(ask(&thief, "thief@example.net").await.status, 202);
+    let mailed = newest_code(&app, "thief@example.net", 2).await;
+    assert_eq!(freeze(&app, &freeze_code(&app, ADA).await).await, 204);
+    assert_eq!(reset(&thief, "thief@example.net", &mailed).await.problem(), "invalid-code");
+    app.advance(Duration::from_secs(61));
+    let [frozen, unknown] = [ask(&thief, "thief@example.net").await, ask(&thief, "bob@example.net").await];
+    let told = |answer: &Answer| (answer.status, answer.body["expires_in"].clone());
+    assert_eq!((frozen.status, told(&frozen)), (202, told(&unknown)), "{}", frozen.text);
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "there is nothing else");
+    assert_eq!(reset(&thief, "thief@example.net", &mailed).await.problem(), "invalid-code");
+    app.advance(Duration::from_secs(61));
+    assert_eq!(flows::ask_solved(&thief, "thief@example.net").await.status, 202);
+    newest_code(&app, "thief@example.net", 3).await;
+    let codes = mails(&app, "thief@example.net").await.iter().filter(|mail| flows::has_code(mail)).count();
+    assert_eq!(codes, 3, "none was sent while it was frozen");
 }
 
 /// He changes the address twice, and the password. So he has a code that freezes, too.
