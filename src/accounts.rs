@@ -49,7 +49,7 @@ pub use entry::{
 };
 pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
-pub use freeze::FreezeCode;
+pub use freeze::{FreezeCode, HadBefore};
 pub use grants::{GrantHolder, GrantRefusal, GrantedClient, Grants, IssuedTokens, NewGrant};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
@@ -110,7 +110,7 @@ pub struct Account {
     /// Since when nothing opens it, because an administrator disabled it or it was deleted.
     pub disabled_at: Option<Micros>,
     pub deleted_at: Option<Micros>,
-    /// Since when codes do not open it, because whoever had its address before froze it.
+    /// Since when only what it had before opens it, because whoever had its address before froze it.
     pub frozen_at: Option<Micros>,
 }
 
@@ -420,8 +420,11 @@ const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_chan
     WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
 const SET_PROVEN: &str = concat!(
     "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND frozen_at IS NULL AND (NOT ",
+    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL,
+    frozen_at = NULL, frozen_from = NULL WHERE id = $2 AND phone = $3 AND disabled_at IS NULL
+    AND (frozen_at IS NULL OR ",
+    freeze::had_number!(),
+    ") AND (NOT ",
     factor_sql::has_factor!("$2"),
     " OR ",
     factor_sql::proof_holds!("$2", "$4", "$5"),
@@ -450,8 +453,9 @@ const SET_INVITED: &str = concat!(
 impl Accounts {
     /// Sets a password that the owner chose, and ends every session of the account in the same step: an
     /// attempt that verified the old password starts no session. Returns the new version; None if the proof
-    /// is no longer valid. A code or a known device also re-enables a disabled password. The failures of
-    /// devices are deleted with the password that the devices knew.
+    /// is no longer valid. A code or a known device also re-enables a disabled password, and a code to a number that a
+    /// frozen account had before lifts the freeze. The failures of devices are deleted with the password that the
+    /// devices knew.
     pub async fn set_password(
         &self,
         id: AccountId,
@@ -464,6 +468,9 @@ impl Accounts {
         let account = id.to_string();
         let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
+        if matches!(shown, ShownBy::Phone(..)) {
+            freeze::forget_newer(&mut tx, &account).await?;
+        }
         // The account first: a session that starts at the same time either holds its row or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
             let set = match shown {
@@ -593,8 +600,8 @@ impl Accounts {
     /// Re-enables a disabled password, and lifts a freeze. False if there is neither.
     pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
         const SQL: &str =
-            "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL, frozen_at = NULL
-            WHERE id = $1 AND (password_disabled_at IS NOT NULL OR frozen_at IS NOT NULL)";
+            "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL, frozen_at = NULL,
+            frozen_from = NULL WHERE id = $1 AND (password_disabled_at IS NOT NULL OR frozen_at IS NOT NULL)";
         Ok(execute!(&self.db => query(SQL).bind(id.to_string()))? > 0)
     }
 }
@@ -711,6 +718,9 @@ from_row!(DeviceRow, row => DeviceRow {
 
 // The number of an account; no two accounts have the same.
 
+/// A number that an account had for so long counts when it is frozen, see `freeze`: the owner was told of it meanwhile.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhoneSet {
     Done,
@@ -727,7 +737,9 @@ impl Accounts {
         // number. A client that was admitted by the older number in the meantime starts no session; existing
         // sessions continue.
         const SQL: &str =
-            "UPDATE accounts SET phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
+            "UPDATE accounts SET phone_lost_at = CASE WHEN phone <> $1 AND COALESCE(phone_since, created_at) <= $5
+            THEN $3 ELSE phone_lost_at END,
+            phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
             password_version = password_version + 1
             WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
@@ -735,7 +747,7 @@ impl Accounts {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         let set = execute!(in &mut tx => query(SQL).bind(phone.as_str()).bind(&id).bind(now.0)
-            .bind(account.password_version))
+            .bind(account.password_version).bind(now.minus(WEEK).0))
         .map_err(DbError::from);
         let set = match set {
             Ok(0) => {
@@ -765,12 +777,14 @@ impl Accounts {
     /// way to sign in.
     pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
         const SQL: &str =
-            "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
+            "UPDATE accounts SET phone_lost_at = CASE WHEN COALESCE(phone_since, created_at) <= $2 THEN $3
+            ELSE phone_lost_at END, phone = NULL, phone_since = NULL, password_version = password_version + 1
             WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
         let account = id.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
-        let removed = execute!(in &mut tx => query(SQL).bind(&account))? > 0;
+        let removed =
+            execute!(in &mut tx => query(SQL).bind(&account).bind(now.minus(WEEK).0).bind(now.0))? > 0;
         if removed {
             self.tell(&mut tx, &account, LetterKind::PhoneRemoved, now).await?;
             tx.commit().await?;

@@ -130,7 +130,8 @@ impl Emails {
         Ok(EmailSet::Done)
     }
 
-    /// Tells the owner that somebody has signed in from a browser that the account did not know.
+    /// Tells the owner that somebody has signed in from a browser that the account did not know, unless it is the one in
+    /// which the account was made.
     pub async fn tell_of_device(
         &self,
         account: AccountId,
@@ -145,7 +146,7 @@ impl Emails {
             _ => NoticeRule { max: u32::MAX, ..NoticeRule::CRITICAL },
         };
         let id = account.to_string();
-        if !live.mail.notices || !self.has_address(&id).await? {
+        if !live.mail.notices || !self.is_told_of_devices(&id).await? {
             return Ok(());
         }
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
@@ -154,8 +155,10 @@ impl Emails {
         tx.commit().await
     }
 
-    async fn has_address(&self, account: &str) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT COUNT(*) FROM account_emails WHERE account = $1";
+    /// It has an address, and this is not its first sign-in.
+    async fn is_told_of_devices(&self, account: &str) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM account_emails WHERE account = $1
+            AND (SELECT COUNT(*) FROM sign_ins WHERE account = $1) > 1";
         let count: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(account).fetch_one(pool).await)?;
         Ok(count > 0)
     }
@@ -281,7 +284,7 @@ impl RecipientOwners for Emails {
         // An older version that runs beside this one leaves it out.
         const PHONE: &str = "SELECT COALESCE(phone_since, created_at) FROM accounts WHERE phone = $1";
         const EMAIL: &str = "SELECT e.since FROM account_emails e JOIN accounts a ON a.id = e.account
-            WHERE e.mailbox = $1 AND (a.phone IS NULL OR $2 = 1)";
+            WHERE e.mailbox = $1 AND (a.phone IS NULL OR $2 = 1) AND a.frozen_at IS NULL";
         Box::pin(async move {
             let since: Option<i64> = match recipient {
                 Recipient::Phone(phone) => {

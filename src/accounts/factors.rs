@@ -35,6 +35,14 @@ pub(super) const ASK: &str = concat!(
     " ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0"
 );
 
+/// With an account's last factor goes that it is asked for one, and what stands in for it: recovery codes and trust.
+pub(super) const END_WITHOUT_FACTOR: [&str; 4] = [
+    concat!("DELETE FROM factor_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
+    concat!("DELETE FROM recovery_codes WHERE account = $1 AND NOT ", has_factor!("$1")),
+    concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
+    concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
+];
+
 /// One of ten: 80 random bits, so that nobody needs to count guesses at them.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct RecoveryCode([u8; 10]);
@@ -300,27 +308,20 @@ impl Factors {
         self.remove((account, session), sql, &[account.to_string()]).await
     }
 
-    /// Deletes the factor with these keys, with what it has proved. With the account's last one goes that it is asked for
-    /// one, and what stands in for it: recovery codes and trust.
+    /// Deletes the factor with these keys, with what it has proved.
     pub(super) async fn remove(
         &self,
         (account, session): (AccountId, SessionId),
         sql: &'static str,
         keys: &[String],
     ) -> Result<bool, DbError> {
-        const END: [&str; 4] = [
-            concat!("DELETE FROM factor_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
-            concat!("DELETE FROM recovery_codes WHERE account = $1 AND NOT ", has_factor!("$1")),
-            concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
-            concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
-        ];
         let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let removed = execute!(in &mut tx => keys.iter().fold(query(sql), |delete, key| delete.bind(key)))?;
         if removed == 0 {
             return Ok(false);
         }
-        for sql in END {
+        for sql in END_WITHOUT_FACTOR {
             execute!(in &mut tx => query(sql).bind(&id))?;
         }
         self.end_void(&mut tx, account, session, now).await?;

@@ -18,7 +18,7 @@ use super::factor_sql::{
 };
 use super::{
     Account, AccountId, DeviceId, Factor, FactorProof, FactorSetup, ProvedFactors, SessionId, SignInClient,
-    proofs, session_changes,
+    freeze, proofs, session_changes,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::{FactorSettings, LiveHandle, SessionSettings};
@@ -92,6 +92,8 @@ pub enum SessionStart {
     Begun(SessionToken),
     /// The account asks for a second step.
     FactorMissing,
+    /// The account is frozen, and this does not lift that.
+    Frozen,
     /// The password or the number was changed since it was verified, the second factor was removed, or the password or the
     /// account was disabled.
     Void,
@@ -533,6 +535,10 @@ impl Sessions {
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);
         let proof: Proof = proof.into();
+        let frozen = account.frozen_at.is_some();
+        if frozen && let Some(refused) = freeze::refuses(&self.db, account.id, &proof).await? {
+            return Ok(refused);
+        }
         let (verified_at, by_password, device) = match proof.first {
             FirstFactor::Password => (now, 1_i64, None),
             FirstFactor::PasswordFrom(device) => (now, 1, Some(device.to_string())),
@@ -585,6 +591,9 @@ impl Sessions {
         };
         Ok(match started.into_iter().flatten().next() {
             Some(1) => {
+                if frozen {
+                    freeze::lift(&self.db, account).await?;
+                }
                 // It has begun. What could not be written down is proved again where it is asked for.
                 let _ = self.add_proofs(&id, second.map_or(&[], |(_, others)| others)).await;
                 SessionStart::Begun(token)

@@ -59,7 +59,7 @@ pub enum CodeRefusal {
     PasswordRequired,
     /// An administrator has disabled the account.
     AccountDisabled,
-    /// It was frozen by a code that its earlier address has.
+    /// It was frozen by a code that its earlier address has, and this code does not lift that.
     AccountFrozen,
     PhoneTaken,
     EmailTaken,
@@ -208,11 +208,13 @@ impl ByCode {
         });
         let (hash, checked) = compared.await.expect("hashing and comparing do not panic")?;
         let proven = proven(checked?)?;
-        let account = opened(self.emails.find(proven.recipient()).await?.ok_or(CodeRefusal::NoAccount)?)?;
+        let account = permitted(self.emails.find(proven.recipient()).await?.ok_or(CodeRefusal::NoAccount)?)?;
+        let frozen = account.frozen_at.is_some();
         let set = match proven.recipient() {
             Recipient::Phone(phone) => {
                 accounts.set_password(account.id, &hash, ShownBy::Phone(phone, None)).await?
             }
+            Recipient::Mailbox(_) if frozen => return Err(CodeRefusal::AccountFrozen),
             // The rule may have changed since the code was sent.
             Recipient::Mailbox(_) if !resets_by_mail(live, &account) => return Err(CodeRefusal::NoAccount),
             Recipient::Mailbox(mailbox) => {
@@ -221,8 +223,13 @@ impl ByCode {
             }
         };
         let Some(version) = set else {
-            return Err(match accounts.has_factor(account.id).await? {
+            let asks = match accounts.had_before(account.id).await? {
+                Some(had) => had.number && had.factor,
+                None => accounts.has_factor(account.id).await?,
+            };
+            return Err(match asks {
                 true => CodeRefusal::FactorMissing(Box::new(account), hash),
+                false if frozen => CodeRefusal::AccountFrozen,
                 false => CodeRefusal::NoAccount,
             });
         };
@@ -317,15 +324,18 @@ fn proven(checked: CheckOutcome) -> Result<Proven, CodeRefusal> {
 
 /// The account, if its number alone opens it.
 fn opened(account: Account) -> Result<Account, CodeRefusal> {
+    let account = permitted(account)?;
+    // It was frozen by somebody who had its address before; the one who has its number now may be a thief.
+    if account.frozen_at.is_some() { Err(CodeRefusal::AccountFrozen) } else { Ok(account) }
+}
+
+/// The account, if codes may do anything for it.
+fn permitted(account: Account) -> Result<Account, CodeRefusal> {
     // Somebody who talks a carrier into another SIM has the number. That is not enough for an administrator.
     if account.roles.admin {
         return Err(CodeRefusal::PasswordRequired);
     }
-    if account.disabled_at.is_some() {
-        return Err(CodeRefusal::AccountDisabled);
-    }
-    // It was frozen by somebody who had its address before; the one who has its number or address now may be a thief.
-    if account.frozen_at.is_some() { Err(CodeRefusal::AccountFrozen) } else { Ok(account) }
+    if account.disabled_at.is_some() { Err(CodeRefusal::AccountDisabled) } else { Ok(account) }
 }
 
 /// An owner may configure that everyone is a stranger.

@@ -165,7 +165,8 @@ fn content<'a>(facts: &LetterFacts<'a>) -> Content<'a> {
             blocks.extend(code.into_iter().chain([Block::Words(enter), link, ignore]));
         }
         Some(code) if kind.can_freeze() => {
-            blocks.extend([said(t!("mail.letter.freeze", locale = locale)), code, link]);
+            let then = Block::Words(word("then"));
+            blocks.extend([said(t!("mail.letter.freeze", locale = locale)), code, link, then]);
         }
         _ => blocks.extend([Block::Words(word("then")), link]),
     }
@@ -470,10 +471,16 @@ mod tests {
                 (_, "en") => "If that was you, there is nothing to do.",
                 _ => "无需处理",
             };
-            assert!(
-                text.replace('\n', " ").contains(told) || text.replace('\n', "").contains(told),
-                "{text}"
-            );
+            let says = |told| text.replace('\n', " ").contains(told) || text.replace('\n', "").contains(told);
+            assert!(says(told), "{text}");
+            if facts.kind.can_freeze() {
+                let then = if facts.locale == "en" {
+                    "Then set a new password, and"
+                } else {
+                    "然后请设置新密码"
+                };
+                assert!(says(then), "{text}");
+            }
         });
     }
 

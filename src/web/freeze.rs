@@ -78,8 +78,9 @@ async fn submit_once(visit: PageRequest, form: FreezeForm, services: ServicesDat
 
 /// Freeze an account with the code that its earlier address got
 ///
-/// Every session ends, and no code by SMS or e-mail opens the account until its owner signs in with the password, and the
-/// second factor if there is one, or an administrator unlocks it.
+/// Every session ends, and the account opens no other until its owner proves a second factor that it had before its address
+/// changed, or sets a new password with a code to a number that it had a week before that, or an administrator unlocks it.
+/// The password alone opens it only if it had neither.
 #[utoipa::path(
     post,
     path = "/api/v1/freeze",

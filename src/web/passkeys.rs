@@ -69,7 +69,7 @@ pub struct PasskeyLoginBody {
         body = UserBody,
         headers(("SignInCookies"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, "invalid-passkey", "not-found"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-passkey", "account-frozen", "not-found"])))
 )]
 pub async fn api_login(body: Json<PasskeyLoginBody>, call: ApiRequest) -> WebResult {
     if call.services.factor_verifier.passkeys().site().is_none() {

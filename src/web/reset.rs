@@ -115,7 +115,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     tags = ["sms", "sign-in"],
     request_body = ResetBody,
     responses((status = 204, description = "Set. Every session has ended.", headers(("SignInCookies")))),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-email", "invalid-code", "no-account", "password-required", "account-disabled", "factor-required", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-email", "invalid-code", "no-account", "password-required", "account-disabled", "account-frozen", "factor-required", "busy"])))
 )]
 pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
     let to = match (body.phone.expose(), body.email.expose()) {

@@ -317,7 +317,7 @@ async fn finish(
     (token, half): (&HalfToken, &HalfSignIn),
     (factor, trusts): (FactorProof, bool),
     mut answer: HttpResponse,
-) -> Result<Option<HttpResponse>, WebError> {
+) -> Result<Option<HttpResponse>, Problem> {
     if !services.half_sign_ins.end(token).await? {
         return Ok(None);
     }
@@ -328,7 +328,7 @@ async fn finish(
         let target = Next::home();
         // A second factor was proved, so none is asked for.
         let half = |_, _| Problem::Lapsed.respond();
-        return Ok(begin(sender, services, account, (proof, trusts), target.as_str(), answer, half).await?);
+        return begin(sender, services, account, (proof, trusts), target.as_str(), answer, half).await;
     };
     let by_mail = *first == FirstFactor::MailCode;
     // The rule may have changed since the first step.
@@ -386,7 +386,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
         Some(_) => visit.see_other("/login", Some(Flash::PasswordReset)),
         None => visit.see_other(&half.target, None),
     };
-    let done = finish(&visit, &services, (&token, &half), (factor, !form.trust.is_empty()), answer).await?;
+    let done = finish(&visit, &services, (&token, &half), (factor, !form.trust.is_empty()), answer).await;
+    let done = reply.told(done).await?;
     // Perhaps another instance has just answered the same form.
     done.ok_or_else(|| lapsed(&visit).into())
 }
@@ -407,7 +408,7 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
         (status = 200, description = "Signed in. The cookie is the session.", body = UserBody, headers(("SignInCookies"))),
         (status = 204, description = "After POST /api/v1/password/reset: the password is set. Every session has ended.")
     ),
-    extensions(("x-problems" = json!([ATTEMPT, "invalid-factor", "lapsed", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-factor", "lapsed", "account-frozen", "busy"])))
 )]
 pub async fn api(body: Json<FactorBody>, call: ApiRequest) -> WebResult {
     let passkey = (body.passkey.as_ref(), ChallengePurpose::SecondStep);

@@ -233,7 +233,7 @@ pub async fn owner(visit: &PageRequest, services: &Services) -> Result<Authentic
 
 /// The answer with a new session and a new token, which ends the session of this browser; where the account asks for a
 /// second step, `half` with a sign-in that opens nothing but that. `trusts`: this browser is not asked for it again. None
-/// if the password was changed since the account was verified.
+/// if the password was changed since the account was verified. A problem if the account is frozen, and stays so.
 pub async fn begin(
     sender: &Requester,
     services: &Services,
@@ -242,7 +242,7 @@ pub async fn begin(
     target: &str,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
-) -> Result<Option<HttpResponse>, DbError> {
+) -> Result<Option<HttpResponse>, Problem> {
     let old = sender.session_token().and_then(SessionToken::parse);
     let (first, newest) = (proof.first, proof.second.first().cloned());
     match services.sessions.begin(account, &sender.sign_in_client(), proof, old.as_ref()).await? {
@@ -253,13 +253,6 @@ pub async fn begin(
                 && matches!(first, FirstFactor::Password | FirstFactor::PasswordFrom(_))
             {
                 services.accounts.require_new_password(account).await?;
-            }
-            let by_code = matches!(first, FirstFactor::Code | FirstFactor::MailCode);
-            if account.frozen_at.is_some() && !by_code {
-                let has_factor = services.accounts.has_factor(account.id).await?;
-                if newest.is_some() || !has_factor {
-                    services.emails.lift(account.id).await?;
-                }
             }
             if sender.known_devices().at(account.id).is_none() {
                 let (network, live) = (sender.client.masked(), sender.settings(services));
@@ -281,8 +274,9 @@ pub async fn begin(
             Ok(Some(whole))
         }
         SessionStart::FactorMissing => {
-            begin_half(sender, services, account, first, (target, None), half).await
+            Ok(begin_half(sender, services, account, first, (target, None), half).await?)
         }
+        SessionStart::Frozen => Err(Problem::AccountFrozen),
         SessionStart::Void => Ok(None),
     }
 }
@@ -336,7 +330,7 @@ pub async fn welcome(
     next: Option<Next>,
     flash: Option<Flash>,
     proof: impl Into<Proof>,
-) -> Result<Option<HttpResponse>, DbError> {
+) -> Result<Option<HttpResponse>, Problem> {
     let home = Next::home();
     let target = match account.must_change_password {
         true => Next::after(home.as_str(), next.filter(|next| *next != home).as_ref()),
@@ -505,7 +499,7 @@ pub async fn welcome_program(
 ) -> Result<Option<HttpResponse>, Problem> {
     let whole = response.json(UserBody::from(account));
     let (proof, target) = ((proof.into(), false), Next::home());
-    Ok(begin(call, &call.services, account, proof, target.as_str(), whole, factor_required).await?)
+    begin(call, &call.services, account, proof, target.as_str(), whole, factor_required).await
 }
 
 /// Who is signed in

@@ -105,13 +105,13 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         let shown = reply.read(&form.guarded, parse).await?;
         let signed_in = passkeys::sign_in(&reply.actor(&form.guarded), &shown).await;
         let (account, proof) = reply.told(signed_in).await?;
-        let response = welcome(&visit, &services, &account, next, None, proof).await?;
+        let response = reply.told(welcome(&visit, &services, &account, next, None, proof).await).await?;
         // There is none if the account was changed meanwhile.
         return reply.told(response.ok_or(Problem::InvalidPasskey)).await;
     }
     let parsed = reply.read(&form.guarded, |errors| parse(&form.login, &form.password, errors)).await?;
     let owner = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
-    let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
+    let response = reply.told(welcome(&visit, &services, &owner, next, None, owner.shown()).await).await?;
     // There is none if the password was changed while this one was verified.
     reply.told(response.ok_or(Problem::WRONG_LOGIN)).await
 }
@@ -133,7 +133,7 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         body = UserBody,
         headers(("SignInCookies"), ("RateLimitPolicy"))
     )),
-    extensions(("x-problems" = json!([ATTEMPT, "invalid-credentials", "factor-required", "busy"])))
+    extensions(("x-problems" = json!([ATTEMPT, "invalid-credentials", "factor-required", "account-frozen", "busy"])))
 )]
 pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::Login;

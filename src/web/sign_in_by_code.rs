@@ -86,7 +86,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             "roles": ["user"]
         } })
     )),
-    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled", "registration-closed"])))
+    extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled", "account-frozen", "registration-closed"])))
 )]
 pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);

@@ -368,9 +368,9 @@ problems! {
         });
     /// By a code that an earlier address of it has.
     AccountFrozen = kind("account-frozen", S::FORBIDDEN, "Account frozen",
-        "Somebody who had its e-mail address before has frozen it, so codes do not open it. Sign in with POST /api/v1/login, or ask an administrator to unlock it."),
+        "Somebody who had its e-mail address before has frozen it, so only what it had before opens it. Set a new password with POST /api/v1/password/reset and a code to its number, if it had that a week before. Otherwise sign in with a passkey, or with POST /api/v1/login and the second factor, or ask an administrator to unlock it."),
         form InForm::Words(Words {
-            link: Some(("/login", "code-login.password")),
+            link: Some(("/password/reset", "reset.title")),
             closes: true,
             ..Words::warn("notice.account-frozen-title", "notice.account-frozen-text")
         });

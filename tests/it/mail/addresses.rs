@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse::accounts::{AccountAct, Username};
 use serde_json::json;
 
 use super::flows::{
@@ -230,26 +231,46 @@ async fn the_earlier_address_freezes_the_account_and_the_password_lifts_that() {
     assert_eq!(page.status, 303, "{}", page.text);
     assert_eq!(owner.get("/account").await.status, 303, "every session has ended");
     assert_ne!(stranger.call("/freeze", json!({ "code": freeze })).await.status, 204, "it is good once");
-    assert_eq!(reset_with_code(&app, 2).await.problem(), "account-frozen");
+    app.advance(Duration::from_secs(61));
+    assert_eq!(ask(&stranger, "ada@example.net").await.status, 202, "the same answer, and no mail");
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
-    assert_eq!(reset_with_code(&app, 3).await.status, 204);
+    assert_eq!(reset_with_code(&app, 2).await.status, 204);
 }
 
 #[tokio::test]
-async fn a_freeze_is_lifted_by_a_passkey_but_not_by_half_a_sign_in() {
-    let app = TestApp::on(Store::Memory).at_localhost().start().await;
-    app.client().register("alice", PASSWORD).await;
-    let owner = app.client();
-    confirm(&app, &owner, ADA).await;
-    let freeze = freeze_code(&app, &owner).await;
-    let (passkey, _) = owner.add_passkey("Phone").await;
-    assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
-    app.client().login("alice", PASSWORD).await;
-    let halfway = reset_with_code(&app, 2).await;
-    assert_eq!(halfway.problem(), "account-frozen", "before any second step");
-    let signed_in = app.client().login_by_passkey(&passkey).await;
-    assert_eq!(signed_in.status, 200, "{}", signed_in.text);
-    assert_eq!(reset_with_code(&app, 3).await.problem(), "factor-required");
+async fn a_freeze_is_lifted_by_a_factor_of_before_which_is_asked_for_whatever_its_switch_says() {
+    for shown in ["passkey", "recovery", "sign-in"] {
+        let app = TestApp::on(Store::Memory).at_localhost().start().await;
+        app.client().register("alice", PASSWORD).await;
+        let owner = app.client();
+        confirm(&app, &owner, ADA).await;
+        let (passkey, added) = owner.add_passkey("Phone").await;
+        assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "sign-ins are not asked for it");
+        let freeze = freeze_code(&app, &owner).await;
+        app.advance(Duration::from_secs(1));
+        let (newer, _) = owner.add_passkey("Newer").await;
+        assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
+        let browser = app.client();
+        assert_eq!(browser.login_by_passkey(&newer).await.problem(), "account-frozen");
+        assert_eq!(browser.login("alice", PASSWORD).await.problem(), "factor-required");
+        let newer = browser.assert_passkey("second-step", &newer).await;
+        let refused = browser.call("/login/factor", json!({ "passkey": newer })).await;
+        assert_eq!(refused.problem(), "account-frozen", "{}", refused.text);
+        browser.login("alice", PASSWORD).await;
+        let lifted = match shown {
+            "passkey" => {
+                let shown = browser.assert_passkey("second-step", &passkey).await;
+                browser.call("/login/factor", json!({ "passkey": shown })).await
+            }
+            "recovery" => {
+                let code = &added.body["recovery_codes"][0];
+                browser.call("/login/factor", json!({ "recovery": code })).await
+            }
+            _ => browser.login_by_passkey(&passkey).await,
+        };
+        assert_eq!(lifted.status, 200, "{shown}: {}", lifted.text);
+        assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "as before");
+    }
 }
 
 #[tokio::test]
@@ -258,7 +279,6 @@ async fn an_administrator_lifts_a_freeze() {
     let boss = app.sign_in_admin("boss").await;
     let freeze = freeze_code(&app, &owner).await;
     assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
-    assert_eq!(reset_with_code(&app, 2).await.problem(), "account-frozen");
     let found = boss.get("/api/v1/admin/accounts?login=alice").await;
     let id = found.body["accounts"][0]["id"].as_str().unwrap();
     let shown = boss.get(&format!("/api/v1/admin/accounts/{id}")).await;
@@ -266,7 +286,19 @@ async fn an_administrator_lifts_a_freeze() {
     let unlock = format!("/admin/accounts/{id}/unlock");
     let unlocked = boss.call(&unlock, json!({ "reason": "She called." })).await;
     assert_eq!((unlocked.status, &unlocked.body["standing"]), (200, &json!([])), "{}", unlocked.text);
-    assert_eq!(reset_with_code(&app, 3).await.status, 204);
+    assert_eq!(reset_with_code(&app, 2).await.status, 204);
+}
+
+#[tokio::test]
+async fn an_account_that_is_disabled_is_frozen_all_the_same() {
+    let (app, owner) = app_with_ada().await;
+    let accounts = &app.services.accounts;
+    let freeze = freeze_code(&app, &owner).await;
+    let alice = accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
+    accounts.change(alice.id, AccountAct::Disable, false).await.unwrap();
+    assert_eq!(app.client().call("/freeze", json!({ "code": freeze })).await.status, 204);
+    accounts.change(alice.id, AccountAct::Enable, false).await.unwrap();
+    assert!(accounts.by_id(alice.id).await.unwrap().unwrap().frozen_at.is_some());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::flows::{ask, mails, newest_code, reset};
+use super::flows::{ask, mails, newest_code, reset, until_subject};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 
 const ADA: &str = "ada@example.org";
@@ -42,6 +42,19 @@ async fn whoever_registers_proves_an_address_that_sets_a_password_later() {
     app.advance(Duration::from_secs(61));
     assert_eq!(ask(&app.client(), ADA).await.status, 202);
     assert_eq!(reset(&app.client(), ADA, &newest_code(&app, ADA, 2).await).await.status, 204);
+}
+
+#[tokio::test]
+async fn the_browser_that_registers_is_not_told_of_as_a_new_one() {
+    let app = app().await;
+    let ada = app.client();
+    assert_eq!(ask_to_register(&ada, ADA).await.status, 202);
+    assert_eq!(register(&ada, "ada", ADA, &newest_code(&app, ADA, 1).await).await.status, 201);
+    app.advance(Duration::from_secs(61));
+    assert_eq!(app.client().login("ada", PASSWORD).await.status, 200);
+    until_subject(&app, ADA, "new browser").await;
+    // Whatever was queued before that has come, too.
+    assert_eq!(mails(&app, ADA).await.len(), 2, "its code, and the second browser");
 }
 
 #[tokio::test]
