@@ -84,7 +84,7 @@ async fn show_form(
     who: &AuthenticatedSession,
     what: &'static FormTexts,
 ) -> WebResult {
-    require_open(visit, services, who, what.path).await?;
+    require_open(visit, services, who, visit.here()).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PASSWORD_FIRST } else { Notice::None };
     let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
     Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))

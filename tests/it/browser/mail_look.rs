@@ -48,6 +48,8 @@ async fn tour(language: &'static str) {
 
 async fn register(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
+    browser.open("/register?code").await;
+    look.at("register-email-in-hand").await;
     browser.open("/register").await;
     look.at("register-email").await;
     browser.js("document.querySelector('form').noValidate = true").await;
@@ -66,6 +68,8 @@ async fn register(look: &Look<'_>, app: &TestApp) {
 
 async fn account(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
+    browser.open("/account/email?code").await;
+    look.at("email-in-hand").await;
     browser.open("/account/email").await;
     look.at("email").await;
     browser.js("document.querySelector('form').noValidate = true").await;
@@ -90,6 +94,12 @@ async fn account(look: &Look<'_>, app: &TestApp) {
 async fn without_session(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     app.advance(Duration::from_secs(61));
+    browser.open("/password/reset?code").await;
+    look.at("reset-in-hand").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.fill(&[("phone", LONG), ("code", "12")]).await;
+    browser.submit().await;
+    look.at("reset-in-hand-invalid").await;
     browser.open("/password/reset").await;
     look.at("reset-either").await;
     browser.js("document.querySelector('form').noValidate = true").await;
