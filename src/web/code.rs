@@ -16,7 +16,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::codes::{Recipient, RequestedMessage, SendOutcome, SendReceipt, TurnResult};
-use crate::config::{LiveSettings, RegistrationProof};
+use crate::config::{LiveSettings, RegistrationProof, ResetByMail};
 use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
 use crate::sms::Phone;
@@ -415,12 +415,12 @@ pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldE
 pub enum Asks {
     Phone,
     Email,
-    /// A number or an address, in one field.
+    /// A number or an address, in one field, for a new password.
     Either,
 }
 
 impl Asks {
-    /// What is left of it where only one of both is sent to.
+    /// What is left of it where only one of both sets a password.
     const fn among(self, sms: bool, mail: bool) -> Self {
         match self {
             Self::Either if !mail => Self::Phone,
@@ -665,6 +665,10 @@ pub const EMAIL_REMOVAL: FormTexts = FormTexts {
     one_step: true,
     ..EMAIL
 };
+/// At an account whose password no code by mail sets.
+pub const EMAIL_FOR_NOTICES: FormTexts = FormTexts { lead: "email.lead-notices", ..EMAIL };
+pub const EMAIL_REMOVAL_FOR_NOTICES: FormTexts =
+    FormTexts { lead: "email.remove-lead-notices", ..EMAIL_REMOVAL };
 pub const EXPORT: FormTexts = FormTexts {
     path: "/account/export",
     title: "account.export",
@@ -698,11 +702,12 @@ impl CodePage {
         user: Option<&str>,
         next: Option<Next>,
     ) -> Self {
-        let asks = words.to.among(visit.edge.sends_codes, visit.edge.sends_mail);
         let in_hand = is_entry(visit);
         let path = if in_hand { words.entry() } else { words.path.to_owned() };
+        let form = FormPage::new(visit, &path, user, next);
+        let asks = words.to.among(form.layout.sends_codes, form.layout.mail_resets());
         let step = CodeStep { asks, in_hand, ..CodeStep::asking("") };
-        Self { form: FormPage::new(visit, &path, user, next), words, step }
+        Self { form, words, step }
     }
 
     pub fn at(self, step: CodeStep) -> Self {
@@ -766,6 +771,14 @@ impl CodePage {
             Some("code.in-hand-lead")
         } else if self.words.path == LOGIN.path && !self.layout.takes_new_numbers {
             Some("code-login.lead-closed")
+        } else if self.words.path == RESET.path {
+            Some(match (self.step.asks, self.layout.resets_by_mail) {
+                (Asks::Phone, _) => "reset.lead-phone",
+                (Asks::Email, ResetByMail::WithoutNumber) => "reset.lead-email-alone",
+                (Asks::Email, _) => "reset.lead-email",
+                (Asks::Either, ResetByMail::WithoutNumber) => "reset.lead-alone",
+                (Asks::Either, _) => self.words.lead,
+            })
         } else {
             Some(self.words.lead)
         }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::accounts::{Account, FirstFactor, Invitation, Username};
 use crate::captcha::CaptchaForm;
 use crate::codes::Recipient;
-use crate::config::{LiveSettings, RegistrationProof};
+use crate::config::{LiveSettings, RegistrationProof, ResetByMail};
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};

@@ -24,7 +24,7 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::may_use;
-use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner};
+use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner, resets_by_mail};
 use crate::web::account::apps::ClientRow;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, FormTexts};
@@ -56,6 +56,12 @@ pub struct PasswordForm {
 #[serde(default)]
 pub struct RevokeForm {
     pub session_id: String,
+}
+
+/// Whether a code to the address that the account has confirmed, or is to have, sets its password. Codes never open an
+/// administrator's account.
+fn sets_password(live: &LiveSettings, account: &Account) -> bool {
+    !account.roles.admin && resets_by_mail(live, account)
 }
 
 /// Lets a member pass whose password, if there is one, can be shown from here, and who has lately proved the account's

@@ -3,10 +3,20 @@
 use serde_json::{Value, json};
 
 use super::flows::{NEW, ask, confirm, mails, newest_code, until_mails};
+use crate::sms::http::{NUMBER, with_number};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::setup::Setup;
 
 const ADA: &str = "ada@example.org";
 const REQUIRED: &str = "[registration]\nrequire = ['email']\n";
+
+/// Nothing is delivered: what a test reads is in no mail.
+pub fn by_mail_alone() -> Setup {
+    TestApp::on(Store::Memory)
+        .set("sms.gateway", "none")
+        .set("mail.url", "smtp://127.0.0.1:9")
+        .set("mail.from", "login@example.org")
+}
 
 /// Where the link of a mail leads to.
 fn link_of(app: &TestApp, mail: &Value) -> String {
@@ -159,4 +169,79 @@ async fn the_first_step_leads_to_a_code_that_somebody_has_and_back() {
     assert!(first.contains("href=\"/register?code&#38;next=/problems/busy\""), "{first}");
     let second = stranger.get("/register?code&next=/problems/busy").await;
     assert_eq!(second.hidden("next").as_deref(), Some("/problems/busy"));
+    let no_mail = by_mail_alone().set("mail.reset", "no").set("sms.gateway", "outbox").start().await;
+    assert!(!no_mail.client().get("/password/reset").await.text.contains("?code\""));
+}
+
+#[tokio::test]
+async fn no_page_offers_a_reset_by_mail_where_none_is_made() {
+    let app = TestApp::on(Store::Memory).set("mail.reset", "no").start().await;
+    let page = app.client().get("/password/reset").await;
+    assert!(page.text.contains("type=\"tel\"") && !page.text.contains("e-mail"), "{}", page.text);
+    assert!(page.text.contains("sent to your account&#39;s number."), "{}", page.text);
+    assert!(app.client().get("/login").await.text.contains("/password/reset"));
+    // An address is for being told of changes.
+    let owner = app.client();
+    owner.register("alice", PASSWORD).await;
+    let promised = "you can set a new password";
+    let lead = owner.get("/account/email").await.text;
+    assert!(!lead.contains(promised) && lead.contains("you are told of changes"), "{lead}");
+    assert_eq!(owner.call("/mail/codes", json!({ "email": ADA, "purpose": "verify" })).await.status, 202);
+    let code = newest_code(&app, ADA, 1).await;
+    let fields =
+        [("email", ADA), ("code", code.as_str()), ("current_password", PASSWORD), ("good_until", "1")];
+    let set = owner.submit("/account/email", "/account/email", &fields).await;
+    assert_eq!(set.status, 303, "{}", set.text);
+    let told = owner.get("/account").await.text;
+    assert!(told.contains("Address saved.") && !told.contains("set a new password by it"), "{told}");
+    let removal = owner.get("/account/email/remove").await.text;
+    assert!(removal.contains("no longer told") && !removal.contains("set a new password by it"), "{removal}");
+}
+
+#[tokio::test]
+async fn an_address_is_said_to_set_a_password_where_it_does() {
+    let app = TestApp::on(Store::Memory).set("mail.reset", "without-number").start().await;
+    let lead = async |client: &Client| client.get("/account/email").await.text;
+    let promised = "you can set a new password";
+    let without = app.client();
+    without.register("alice", PASSWORD).await;
+    assert!(lead(&without).await.contains(promised));
+    assert!(!lead(&with_number(&app, "bob", NUMBER).await).await.contains(promised));
+    // No code opens an administrator's account.
+    assert!(!lead(&app.sign_in_admin("boss").await).await.contains(promised));
+}
+
+#[tokio::test]
+async fn who_has_a_number_is_told_to_use_it_where_mail_is_for_accounts_without() {
+    let app = TestApp::on(Store::Memory).set("mail.reset", "without-number").start().await;
+    let client = app.client();
+    let first = client.get("/password/reset").await.text;
+    assert!(first.contains("to its address if it has no number"), "{first}");
+    let second = client.submit("/password/reset", "/password/reset", &[("phone", ADA)]).await.text;
+    assert!(second.contains("If an account has this address and no number, a code arrives"), "{second}");
+    assert!(second.contains("An account with a number uses the number."), "{second}");
+    let alone = by_mail_alone().set("mail.reset", "without-number").start().await;
+    let first = alone.client().get("/password/reset").await.text;
+    assert!(first.contains("if it has no number") && first.contains("ask an administrator"), "{first}");
+    let page = alone.client().submit("/password/reset", "/password/reset", &[("email", ADA)]).await.text;
+    assert!(page.contains("this address and no number") && !page.contains("uses the number"), "{page}");
+}
+
+#[tokio::test]
+async fn where_no_code_sets_a_password_an_administrator_does() {
+    let app = by_mail_alone().set("mail.reset", "no").start().await;
+    let client = app.client();
+    let page = client.get("/password/reset").await;
+    assert!(page.status == 403 && page.text.contains("Ask an administrator"), "{}", page.text);
+    assert!(!has_field(&page, "email") && !has_field(&page, "phone"), "{}", page.text);
+    let token = client.get("/login").await.csrf_token();
+    for field in ["email", "phone"] {
+        let sent = client.post("/password/reset", &[(field, ADA), ("csrf_token", &token)]).await;
+        assert!(sent.status == 403 && sent.text.contains("Ask an administrator"), "{}", sent.text);
+    }
+    assert!(!client.get("/login").await.text.contains("/password/reset"));
+    // The other way round, with mail.
+    let app = by_mail_alone().start().await;
+    assert!(has_field(&app.client().get("/password/reset").await, "email"));
+    assert!(app.client().get("/login").await.text.contains("/password/reset"));
 }
