@@ -240,6 +240,7 @@ async fn page(
         Some(mailbox) => services.codes.mail_refused_until(mailbox).await?.map(Moment),
         None => None,
     };
+    let resets_by_mail = email.is_some() && refuses_mail.is_none() && sets_password(&live, account);
     let login = account.login.as_str();
     // After a change of the password that must come first, the reader goes on from here.
     let next = next.filter(|_| account.must_change_password);
@@ -251,6 +252,7 @@ async fn page(
         phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
         email: email.map(|mailbox| mailbox.as_str().to_owned()),
         refuses_mail,
+        resets_by_mail,
         has_password: account.password_hash.is_some(),
         admin: account.roles.admin,
         created: Moment(account.created_at),
@@ -373,6 +375,8 @@ pub struct AccountPage {
     pub email: Option<String>,
     /// Until when nothing is sent there, because it has refused mail.
     pub refuses_mail: Option<Moment>,
+    /// A code sent there sets a new password.
+    pub resets_by_mail: bool,
     pub has_password: bool,
     pub admin: bool,
     pub created: Moment,
@@ -404,7 +408,8 @@ form_page!(AccountPage);
 impl AccountPage {
     /// Whether a code can set a new password. Codes never open an administrator's account.
     fn takes_codes(&self) -> bool {
-        self.phone.is_some() && !self.admin && self.layout.sends_codes
+        let by_number = self.phone.is_some() && !self.admin && self.layout.sends_codes;
+        by_number || self.resets_by_mail && self.layout.sends_mail
     }
 
     /// Setting a number takes a code, which proves that the number is theirs, and the password.

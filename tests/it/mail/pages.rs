@@ -1,11 +1,12 @@
 //! The pages of codes by mail: where a mail's link leads to, and what is promised to whom.
 
+use gatehouse::accounts::Username;
 use serde_json::{Value, json};
 
 use super::flows::{NEW, ask, confirm, mails, newest_code, until_mails};
 use crate::sms::http::{NUMBER, with_number};
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
-use crate::support::setup::Setup;
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, WRONG};
+use crate::support::setup::{Setup, max};
 
 const ADA: &str = "ada@example.org";
 const REQUIRED: &str = "[registration]\nrequire = ['email']\n";
@@ -244,4 +245,72 @@ async fn where_no_code_sets_a_password_an_administrator_does() {
     let app = by_mail_alone().start().await;
     assert!(has_field(&app.client().get("/password/reset").await, "email"));
     assert!(app.client().get("/login").await.text.contains("/password/reset"));
+}
+
+#[tokio::test]
+async fn a_wait_at_the_sign_in_is_ended_by_mail_too() {
+    let throttled = async |setup: Setup| {
+        let app = setup.limit("login-account", &[max(1).per("1h")]).start().await;
+        let client = app.client();
+        client.login("alice", WRONG).await;
+        let fields = [("login", "alice"), ("password", WRONG)];
+        let page = client.submit("/login", "/login", &fields).await;
+        assert_eq!(page.status, 429, "{}", page.text);
+        page.text.split("ways").nth(1).unwrap().split("</ul>").next().unwrap().to_owned()
+    };
+    let by_mail = throttled(by_mail_alone()).await;
+    assert!(by_mail.contains("/password/reset") && !by_mail.contains("SMS"), "{by_mail}");
+    assert!(!by_mail.contains("administrator") && !by_mail.contains("/login/code"), "{by_mail}");
+    let none = throttled(by_mail_alone().set("mail.reset", "no")).await;
+    assert!(!none.contains("/password/reset") && none.contains("administrator"), "{none}");
+}
+
+#[tokio::test]
+async fn a_disabled_password_is_replaced_by_a_code_that_comes_by_mail() {
+    let setup = |reset: &str| {
+        TestApp::on(Store::Memory)
+            .without(&["login-device", "login-account", "login-address"])
+            .set("login.max_consecutive_failures", 2)
+            .set("mail.reset", reset)
+    };
+    for (rule, with, by_code) in [
+        ("yes", None, true),
+        ("without-number", None, true),
+        ("without-number", Some(NUMBER), true),
+        ("no", None, false),
+    ] {
+        let app = setup(rule).start().await;
+        match with {
+            Some(phone) => drop(with_number(&app, "alice", phone).await),
+            None => app.register("alice").await,
+        }
+        let owner = app.client();
+        confirm(&app, &owner, ADA).await;
+        for _ in 0..2 {
+            assert_eq!(app.client().login("alice", WRONG).await.status, 401);
+        }
+        let login = Username::parse("alice").unwrap();
+        let alice = app.services.accounts.find(&login).await.unwrap().unwrap();
+        assert!(alice.password_disabled_at.is_some());
+        let page = owner.get("/account").await.text;
+        assert_eq!(page.contains("Set a new password with a code."), by_code, "{rule} {with:?}: {page}");
+        assert_eq!(page.contains("href=\"/password/reset\""), by_code, "{rule} {with:?}: {page}");
+        assert_eq!(
+            page.contains("Ask an administrator to re-enable it."),
+            !by_code,
+            "{rule} {with:?}: {page}"
+        );
+    }
+    // A code that reaches nobody replaces nothing.
+    let app = setup("yes").start().await;
+    app.register("alice").await;
+    let owner = app.client();
+    confirm(&app, &owner, ADA).await;
+    for _ in 0..2 {
+        assert_eq!(app.client().login("alice", WRONG).await.status, 401);
+    }
+    until_mails(&app, ADA, 2).await;
+    app.services.codes.drain().await;
+    super::console::refuse_mail(&app, ADA).await;
+    assert!(owner.get("/account").await.text.contains("Ask an administrator to re-enable it."));
 }
