@@ -166,16 +166,16 @@ impl Lookup {
         }
     }
 
-    /// The mailbox that it is, or that its account has confirmed.
+    /// The mailbox that it is, or that its account has confirmed; otherwise the one that a name is.
     pub async fn mailbox(&self, subject: &LookupSubject) -> Result<Option<Mailbox>, DbError> {
-        let twin = subject.twin();
-        if let Some(mailbox) = subject.mailbox().or_else(|| twin.as_ref()?.mailbox()) {
+        if let Some(mailbox) = subject.mailbox() {
             return Ok(Some(mailbox.clone()));
         }
-        match self.account(subject).await? {
-            Some(account) => self.0.emails.of(account.id).await,
-            None => Ok(None),
-        }
+        let confirmed = match self.account(subject).await? {
+            Some(account) => self.0.emails.of(account.id).await?,
+            None => None,
+        };
+        Ok(confirmed.or_else(|| subject.twin()?.mailbox().cloned()))
     }
 
     /// What a text names that is both an e-mail address and a name: the name, if an account has it.
