@@ -310,9 +310,10 @@ fn result_of(mail: &TakenMail, delivery: MailDelivery) -> (MailResult, Option<St
 /// The page that a letter's link opens.
 const fn page_of(kind: LetterKind) -> &'static str {
     match kind {
-        LetterKind::ConfirmCode => "/account/email",
-        LetterKind::RegisterCode => "/register",
-        LetterKind::ResetCode | LetterKind::PasswordChanged => "/password/reset",
+        LetterKind::ConfirmCode => "/account/email?code",
+        LetterKind::RegisterCode => "/register?code",
+        LetterKind::ResetCode => "/password/reset?code",
+        LetterKind::PasswordChanged => "/password/reset",
         LetterKind::FactorAdded | LetterKind::FactorRemoved => "/account/factors",
         LetterKind::AddressChanged | LetterKind::AddressRemoved => "/freeze",
         LetterKind::Frozen => "/login",

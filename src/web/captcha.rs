@@ -141,8 +141,9 @@ pub struct LaterView {
 
 impl LaterView {
     /// The alternative: its text, its path, and the text of the link.
-    pub const fn instead(&self) -> Option<(&'static str, &'static str, &'static str)> {
+    pub const fn instead(&self, sends_codes: bool) -> Option<(&'static str, &'static str, &'static str)> {
         match self.form {
+            CaptchaForm::Login if !sends_codes => None,
             CaptchaForm::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),
             CaptchaForm::SmsCode => Some(("captcha.later-code", "/login", "code-login.password")),
             CaptchaForm::Register | CaptchaForm::PasswordReset => {

@@ -9,13 +9,14 @@ use actix_web::http::header::HeaderMap;
 use actix_web::web::Json;
 use askama::Template;
 use serde::{Deserialize, Serialize};
+use url::form_urlencoded;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::codes::{Recipient, RequestedMessage, SendOutcome, SendReceipt, TurnResult};
-use crate::config::{LiveSettings, RegistrationProof};
+use crate::config::{LiveSettings, RegistrationProof, ResetByMail};
 use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
 use crate::sms::Phone;
@@ -52,6 +53,8 @@ pub struct CodeFields {
     pub unconfirmed: Option<String>,
     /// For display: present if codes are rationed.
     pub short: Option<String>,
+    /// Present if the form asked for a code that somebody has, together with the number or the address.
+    pub in_hand: Option<String>,
 }
 
 /// `POST /login/code`, `POST /password/reset`, `POST /account/phone` and `POST /account/phone/remove`
@@ -350,7 +353,7 @@ impl CodeStage {
     pub fn of(fields: &CodeFields) -> Self {
         if fields.change.is_some() {
             Self::AnotherNumber
-        } else if fields.send.is_some() || fields.code.expose().is_empty() && fields.good_until.is_empty() {
+        } else if fields.send.is_some() || fields.code.expose().is_empty() && !fields.is_of_entry() {
             Self::Send
         } else {
             Self::Entry
@@ -360,7 +363,7 @@ impl CodeStage {
 
 /// The step that a form came from, so that it can be shown again.
 pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
-    let step = CodeStep::asking(fields.typed());
+    let step = CodeStep { in_hand: fields.in_hand.is_some(), ..CodeStep::asking(fields.typed()) };
     let seconds = |text: &str| text.parse().ok().map(Micros::from_seconds);
     let Some(good_until) = seconds(&fields.good_until).filter(|_| fields.change.is_none()) else {
         return step;
@@ -412,12 +415,12 @@ pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldE
 pub enum Asks {
     Phone,
     Email,
-    /// A number or an address, in one field.
+    /// A number or an address, in one field, for a new password.
     Either,
 }
 
 impl Asks {
-    /// What is left of it where only one of both is sent to.
+    /// What is left of it where only one of both sets a password.
     const fn among(self, sms: bool, mail: bool) -> Self {
         match self {
             Self::Either if !mail => Self::Phone,
@@ -468,6 +471,11 @@ impl Asks {
 }
 
 impl CodeFields {
+    /// Whether the form asked for the code.
+    fn is_of_entry(&self) -> bool {
+        self.in_hand.is_some() || !self.good_until.is_empty()
+    }
+
     /// The number or the address as it was typed: a form has one field for it.
     pub fn typed(&self) -> &str {
         let Self { phone, email, .. } = self;
@@ -497,6 +505,9 @@ pub struct CodeStep {
     /// The number or the address as typed, or where the code was sent to.
     pub number: String,
     pub second: Option<SecondStep>,
+    /// Instead of the second step: the code was sent before, perhaps from another browser, and is asked for together with the
+    /// number or the address.
+    pub in_hand: bool,
 }
 
 /// What the page keeps about a sent code, in hidden fields for display.
@@ -514,7 +525,12 @@ pub struct SecondStep {
 
 impl CodeStep {
     pub fn asking(typed: &str) -> Self {
-        Self { asks: Asks::Phone, number: typed.chars().take(254).collect(), second: None }
+        Self { asks: Asks::Phone, number: typed.chars().take(254).collect(), second: None, in_hand: false }
+    }
+
+    /// No code is asked for yet.
+    pub const fn is_first(&self) -> bool {
+        self.second.is_none() && !self.in_hand
     }
 
     pub const fn field(&self) -> Field {
@@ -523,7 +539,7 @@ impl CodeStep {
 
     /// The address whose code is asked for has an @; no number has.
     pub fn is_email(&self) -> bool {
-        self.number.contains('@')
+        self.asks == Asks::Email || self.number.contains('@')
     }
 }
 
@@ -569,6 +585,18 @@ pub struct FormTexts {
     one_step: bool,
     /// Below the form: the text before the link, the link's text, and its target.
     aside: [&'static str; 3],
+}
+
+impl FormTexts {
+    /// Where a code is entered that somebody has.
+    fn entry(&self) -> String {
+        format!("{}?code", self.path)
+    }
+}
+
+/// Whether a page is asked for to enter a code that somebody has, as the links of mails ask for it. They say nothing else.
+pub fn is_entry(visit: &PageRequest) -> bool {
+    form_urlencoded::parse(visit.request().query_string().as_bytes()).any(|(name, _)| name == "code")
 }
 
 pub const LOGIN: FormTexts = FormTexts {
@@ -637,6 +665,10 @@ pub const EMAIL_REMOVAL: FormTexts = FormTexts {
     one_step: true,
     ..EMAIL
 };
+/// At an account whose password no code by mail sets.
+pub const EMAIL_FOR_NOTICES: FormTexts = FormTexts { lead: "email.lead-notices", ..EMAIL };
+pub const EMAIL_REMOVAL_FOR_NOTICES: FormTexts =
+    FormTexts { lead: "email.remove-lead-notices", ..EMAIL_REMOVAL };
 pub const EXPORT: FormTexts = FormTexts {
     path: "/account/export",
     title: "account.export",
@@ -670,9 +702,12 @@ impl CodePage {
         user: Option<&str>,
         next: Option<Next>,
     ) -> Self {
-        let asks = words.to.among(visit.edge.sends_codes, visit.edge.sends_mail);
-        let step = CodeStep { asks, ..CodeStep::asking("") };
-        Self { form: FormPage::new(visit, words.path, user, next), words, step }
+        let in_hand = is_entry(visit);
+        let path = if in_hand { words.entry() } else { words.path.to_owned() };
+        let form = FormPage::new(visit, &path, user, next);
+        let asks = words.to.among(form.layout.sends_codes, form.layout.mail_resets());
+        let step = CodeStep { asks, in_hand, ..CodeStep::asking("") };
+        Self { form, words, step }
     }
 
     pub fn at(self, step: CodeStep) -> Self {
@@ -726,6 +761,27 @@ impl CodePage {
         errors: &mut FieldErrors,
     ) -> Option<(Recipient, MessageCode)> {
         self.step.asks.parse_both(live, fields, errors)
+    }
+
+    /// What the page says before its fields. The second step says where the code was sent to.
+    fn lead(&self) -> Option<&'static str> {
+        if self.step.second.is_some() {
+            None
+        } else if self.step.in_hand && !self.words.one_step {
+            Some("code.in-hand-lead")
+        } else if self.words.path == LOGIN.path && !self.layout.takes_new_numbers {
+            Some("code-login.lead-closed")
+        } else if self.words.path == RESET.path {
+            Some(match (self.step.asks, self.layout.resets_by_mail) {
+                (Asks::Phone, _) => "reset.lead-phone",
+                (Asks::Email, ResetByMail::WithoutNumber) => "reset.lead-email-alone",
+                (Asks::Email, _) => "reset.lead-email",
+                (Asks::Either, ResetByMail::WithoutNumber) => "reset.lead-alone",
+                (Asks::Either, _) => self.words.lead,
+            })
+        } else {
+            Some(self.words.lead)
+        }
     }
 
     fn focus(&self) -> &'static str {

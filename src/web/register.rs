@@ -10,13 +10,13 @@ use utoipa::ToSchema;
 use crate::accounts::{Account, FirstFactor, Invitation, Username};
 use crate::captcha::CaptchaForm;
 use crate::codes::Recipient;
-use crate::config::{LiveSettings, RegistrationProof};
+use crate::config::{LiveSettings, RegistrationProof, ResetByMail};
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    Asks, CodeFields, CodeStage, CodeStep, parse_sent_email, parse_sent_phone, send_step, step_of,
+    Asks, CodeFields, CodeStage, CodeStep, is_entry, parse_sent_email, parse_sent_phone, send_step, step_of,
 };
 use crate::web::form::{
     FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
@@ -34,6 +34,8 @@ use crate::web::http::{
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
 const FORM: CaptchaForm = CaptchaForm::Register;
+/// Where a code is entered that somebody has.
+const ENTRY: &str = "/register?code";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -125,8 +127,11 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
     let live = visit.live(&services);
     let is_open = live.registration.mode.is_open();
     let page = |visit: &PageRequest, next, _| {
-        let form = FormPage::new(visit, "/register", None, next);
-        let step = CodeStep { asks: asks(&live), ..CodeStep::asking("") };
+        let asks = asks(&live);
+        // Only mails lead to it, and only where accounts need an address.
+        let in_hand = asks == Asks::Email && is_entry(visit);
+        let form = FormPage::new(visit, if in_hand { ENTRY } else { "/register" }, None, next);
+        let step = CodeStep { asks, in_hand, ..CodeStep::asking("") };
         let page = RegisterPage { form, login: String::new(), step };
         let notice = if is_open { Notice::None } else { Notice::REGISTRATION_CLOSED };
         page.again(notice, CaptchaBlock::Absent).respond(visit)
@@ -152,7 +157,9 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         let step = match notice.errors().of(asks.field()) {
             Some(Message::PhoneTaken | Message::EmailTaken | Message::NoCodesSent) => CodeStep::asking(""),
             // The other step came from a page that still asked for a number.
-            Some(_) if asks == Asks::Email => CodeStep::asking(form.fields.typed()),
+            Some(_) if asks == Asks::Email && form.fields.in_hand.is_none() => {
+                CodeStep::asking(form.fields.typed())
+            }
             _ => step_of(&form.fields, visit.now()),
         };
         page(step, notice, captcha)
@@ -319,19 +326,19 @@ impl RegisterPage {
         self.form.focus(match self.step.second {
             _ if self.login.is_empty() => "login",
             Some(_) => "code",
-            None if self.asks_address() => "email",
+            None if self.asks_address() || self.step.in_hand => "email",
             None => "password",
         })
     }
 
     /// Somebody who gives a number chooses the password in the next step, together with the code.
     fn asks_number(&self) -> bool {
-        self.layout.sends_codes && self.step.second.is_none()
+        self.layout.sends_codes && self.step.is_first()
     }
 
     /// The page is the first step of a registration that needs an address. The password is chosen in the next.
     fn asks_address(&self) -> bool {
-        self.step.asks == Asks::Email && self.step.second.is_none()
+        self.step.asks == Asks::Email && self.step.is_first()
     }
 
     fn login_hint(&self) -> String {

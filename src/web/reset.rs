@@ -13,8 +13,9 @@ use crate::captcha::CaptchaForm;
 use crate::codes::{Channel, Recipient};
 use crate::login::CodeRefusal;
 use crate::message::{MessageCode, Purpose};
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, RESET, parse_sent_code, parse_sent_email, parse_sent_phone};
-use crate::web::form::{FormReach, FormReply, SentForm};
+use crate::web::form::{FormReach, FormReply, Notice, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, EmailAddress, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set_all;
 use crate::web::http::{
@@ -77,7 +78,9 @@ async fn reset(
 
 /// `GET /password/reset`. Also for signed-in users: an account without a password can set one by a code.
 pub async fn show(visit: PageRequest) -> HttpResponse {
-    CodePage::new(&visit, &RESET, None, None).respond(&visit)
+    let page = CodePage::new(&visit, &RESET, None, None);
+    let notice = if page.form.layout.code_resets() { Notice::None } else { Notice::NO_RESET };
+    page.again(notice, CaptchaBlock::Absent).respond(&visit)
 }
 
 pub async fn submit(visit: PageRequest, form: SentForm, services: ServicesData) -> WebResult {
@@ -89,6 +92,9 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let page = CodePage::new(&visit, &RESET, None, None);
     let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if !page.form.layout.code_resets() && visit.admits_form(&form.guarded.csrf_token) {
+        return Ok(reply.plain(Notice::NO_RESET));
+    }
     page.before_entry(&reply, Purpose::Reset, &form).await?;
     let parse = |errors: &mut FieldErrors| {
         let parsed = page.parse_both(&live, &form.fields, errors);

@@ -10,15 +10,18 @@ use crate::captcha::CaptchaForm;
 use crate::codes::Recipient;
 use crate::login::Password;
 use crate::message::{MessageCode, Purpose};
-use crate::web::account::{require_open, show_form, verified};
-use crate::web::code::{CodeForm, CodePage, EMAIL, EMAIL_REMOVAL, parse_sent_code, parse_sent_email};
+use crate::web::account::{require_open, sets_password, show_form, verified};
+use crate::web::code::{
+    CodeForm, CodePage, EMAIL, EMAIL_FOR_NOTICES, EMAIL_REMOVAL, EMAIL_REMOVAL_FOR_NOTICES, FormTexts,
+    parse_sent_code, parse_sent_email,
+};
 use crate::web::form::{FormReply, Notice};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, EmailAddress, PASSWORD};
 use crate::web::http::page::language;
 use crate::web::http::{
     ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, Locale, PageRequest, Problem,
-    SecretField, ServicesData, WebResult,
+    SecretField, Services, ServicesData, WebResult,
 };
 use crate::web::second_step::require_factor;
 use crate::web::session::{Member, MemberCall, OwnersForm};
@@ -62,8 +65,26 @@ async fn set_email(
     Ok(by.services.by_code.give_email(by.live, &owner, entry, locale.code()).await?)
 }
 
+/// The words of both forms, and the message after the first: what an address is good for at this account.
+struct EmailTexts {
+    set: &'static FormTexts,
+    remove: &'static FormTexts,
+    done: Flash,
+}
+
+impl EmailTexts {
+    fn of(visit: &PageRequest, services: &Services, account: &Account) -> Self {
+        if sets_password(&visit.live(services), account) {
+            Self { set: &EMAIL, remove: &EMAIL_REMOVAL, done: Flash::EmailSet }
+        } else {
+            let (set, remove) = (&EMAIL_FOR_NOTICES, &EMAIL_REMOVAL_FOR_NOTICES);
+            Self { set, remove, done: Flash::EmailSetForNotices }
+        }
+    }
+}
+
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    show_form(&visit, &services, &who, &EMAIL).await
+    show_form(&visit, &services, &who, EmailTexts::of(&visit, &services, &who.account).set).await
 }
 
 pub async fn submit(visit: PageRequest, _: Member, form: OwnersForm, services: ServicesData) -> WebResult {
@@ -78,7 +99,8 @@ async fn submit_once(
 ) -> WebResult {
     require_open(&visit, &services, &who, EMAIL.path).await?;
     let live = visit.live(&services);
-    let page = CodePage::new(&visit, &EMAIL, Some(who.account.login.as_str()), None);
+    let words = EmailTexts::of(&visit, &services, &who.account);
+    let page = CodePage::new(&visit, words.set, Some(who.account.login.as_str()), None);
     let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if who.account.password_hash.is_none() {
@@ -93,15 +115,14 @@ async fn submit_once(
     let actor = reply.actor(&form.guarded);
     let set = set_email(&actor, &who.account, ((&to, &code), password), visit.locale).await;
     reply.told(set).await?;
-    Ok(visit.see_other("/account", Some(Flash::EmailSet)))
+    Ok(visit.see_other("/account", Some(words.done)))
 }
 
 pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    require_open(&visit, &services, &who, EMAIL_REMOVAL.path).await?;
+    let words = EmailTexts::of(&visit, &services, &who.account).remove;
+    require_open(&visit, &services, &who, words.path).await?;
     Ok(match who.account.open_hash() {
-        Some(_) => {
-            CodePage::new(&visit, &EMAIL_REMOVAL, Some(who.account.login.as_str()), None).respond(&visit)
-        }
+        Some(_) => CodePage::new(&visit, words, Some(who.account.login.as_str()), None).respond(&visit),
         None => visit.see_other("/account", None),
     })
 }
@@ -116,7 +137,8 @@ async fn remove_once(
     form: CodeForm,
     services: ServicesData,
 ) -> WebResult {
-    let owner = verified(&visit, &services, &who, &form, &EMAIL_REMOVAL).await?;
+    let words = EmailTexts::of(&visit, &services, &who.account).remove;
+    let owner = verified(&visit, &services, &who, &form, words).await?;
     let removed = services.emails.remove(owner.id).await?;
     Ok(visit.see_other("/account", removed.then_some(Flash::EmailRemoved)))
 }

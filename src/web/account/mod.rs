@@ -24,7 +24,7 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::may_use;
-use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner};
+use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner, resets_by_mail};
 use crate::web::account::apps::ClientRow;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, FormTexts};
@@ -58,6 +58,12 @@ pub struct RevokeForm {
     pub session_id: String,
 }
 
+/// Whether a code to the address that the account has confirmed, or is to have, sets its password. Codes never open an
+/// administrator's account.
+fn sets_password(live: &LiveSettings, account: &Account) -> bool {
+    !account.roles.admin && resets_by_mail(live, account)
+}
+
 /// Lets a member pass whose password, if there is one, can be shown from here, and who has lately proved the account's
 /// second factor, if it has one: the password alone is not enough for what `page` does.
 async fn require_open(
@@ -84,7 +90,7 @@ async fn show_form(
     who: &AuthenticatedSession,
     what: &'static FormTexts,
 ) -> WebResult {
-    require_open(visit, services, who, what.path).await?;
+    require_open(visit, services, who, visit.here()).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PASSWORD_FIRST } else { Notice::None };
     let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
     Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
@@ -234,6 +240,7 @@ async fn page(
         Some(mailbox) => services.codes.mail_refused_until(mailbox).await?.map(Moment),
         None => None,
     };
+    let resets_by_mail = email.is_some() && refuses_mail.is_none() && sets_password(&live, account);
     let login = account.login.as_str();
     // After a change of the password that must come first, the reader goes on from here.
     let next = next.filter(|_| account.must_change_password);
@@ -245,6 +252,7 @@ async fn page(
         phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
         email: email.map(|mailbox| mailbox.as_str().to_owned()),
         refuses_mail,
+        resets_by_mail,
         has_password: account.password_hash.is_some(),
         admin: account.roles.admin,
         created: Moment(account.created_at),
@@ -367,6 +375,8 @@ pub struct AccountPage {
     pub email: Option<String>,
     /// Until when nothing is sent there, because it has refused mail.
     pub refuses_mail: Option<Moment>,
+    /// A code sent there sets a new password.
+    pub resets_by_mail: bool,
     pub has_password: bool,
     pub admin: bool,
     pub created: Moment,
@@ -398,7 +408,8 @@ form_page!(AccountPage);
 impl AccountPage {
     /// Whether a code can set a new password. Codes never open an administrator's account.
     fn takes_codes(&self) -> bool {
-        self.phone.is_some() && !self.admin && self.layout.sends_codes
+        let by_number = self.phone.is_some() && !self.admin && self.layout.sends_codes;
+        by_number || self.resets_by_mail && self.layout.sends_mail
     }
 
     /// Setting a number takes a code, which proves that the number is theirs, and the password.

@@ -343,6 +343,13 @@ impl Notice {
         wait: None,
     };
 
+    /// No code sets a password here.
+    pub const NO_RESET: Self = Self::Refused {
+        status: StatusCode::FORBIDDEN,
+        words: Words { closes: true, ..Words::warn("reset.none-title", "reset.none-text") },
+        wait: None,
+    };
+
     /// No code was sent: too many were sent recently.
     pub const fn too_many_codes(wait: Wait) -> Self {
         let words = Words { text: "wait.codes-why", ..Words::waiting("wait.codes") };

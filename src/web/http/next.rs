@@ -79,7 +79,8 @@ impl Next {
             query.replace("%2F", "/")
         };
         let pairs = self.fields().into_iter().map(|(name, value)| format!("{name}={}", encoded(value)));
-        format!("{page}?{}", pairs.collect::<Vec<_>>().join("&"))
+        let mark = if page.contains('?') { '&' } else { '?' };
+        format!("{page}{mark}{}", pairs.collect::<Vec<_>>().join("&"))
     }
 
     pub fn after(page: &str, next: Option<&Self>) -> String {

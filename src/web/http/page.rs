@@ -27,7 +27,7 @@ use crate::accounts::{
     Account, DeviceCookies, DeviceId, HalfToken, KnownDevices, SessionToken, SignInClient,
 };
 use crate::clock::{Clock, Micros};
-use crate::config::{Brand, InForceConfig, LiveSettings};
+use crate::config::{Brand, InForceConfig, LiveSettings, ResetByMail};
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -303,7 +303,7 @@ impl PageRequest {
             theme: self.theme,
             brand: live.as_ref().map(|live| Arc::clone(&live.brand)).unwrap_or_default(),
             registers: live.as_ref().is_none_or(|live| live.registration.mode.is_open()),
-            takes_new_numbers: live.is_none_or(|live| live.registration.takes_new_numbers()),
+            takes_new_numbers: live.as_ref().is_none_or(|live| live.registration.takes_new_numbers()),
             csrf_token: self.edge.csrf.token(&self.browser, &self.edge.entropy),
             here: here.into(),
             user: user.map(str::to_owned),
@@ -311,6 +311,10 @@ impl PageRequest {
             flash_about: self.flash_about.clone(),
             sends_codes: self.edge.sends_codes,
             sends_mail: self.edge.sends_mail,
+            resets_by_mail: match live {
+                Some(live) if self.edge.sends_mail => live.mail.reset,
+                _ => ResetByMail::No,
+            },
             passkeys: self.edge.passkeys,
             outbox: self.outbox(),
             alarm: self.edge.alarm.load(Ordering::Relaxed),
@@ -459,6 +463,8 @@ pub struct Layout {
     pub flash_about: String,
     pub sends_codes: bool,
     pub sends_mail: bool,
+    /// At which accounts a code by mail sets a new password.
+    pub resets_by_mail: ResetByMail,
     pub passkeys: bool,
     pub outbox: Option<String>,
     pub alarm: bool,
@@ -477,6 +483,16 @@ pub struct ChoiceLink {
 impl Layout {
     pub fn t(&self, key: &'static str) -> Cow<'static, str> {
         self.locale.t(key)
+    }
+
+    /// Whether there are accounts whose password a code by mail sets.
+    pub fn mail_resets(&self) -> bool {
+        self.resets_by_mail != ResetByMail::No
+    }
+
+    /// The same, by any code.
+    pub fn code_resets(&self) -> bool {
+        self.sends_codes || self.mail_resets()
     }
 
     pub fn lang(&self) -> &'static str {
@@ -559,6 +575,8 @@ pub enum Flash {
     PhoneSet,
     PhoneRemoved,
     EmailSet,
+    /// It sets no password at this account.
+    EmailSetForNotices,
     EmailRemoved,
     Frozen,
     BrakeLifted,

@@ -54,6 +54,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         login: "ada.lovelace".into(),
         email: Some("ada@example.org".to_owned()),
         refuses_mail: Some(Moment(NOW)),
+        resets_by_mail: false,
         phone: None,
         profile: Profile::default(),
         has_password: true,

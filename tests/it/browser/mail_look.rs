@@ -10,9 +10,11 @@ use strum::VariantArray;
 use super::look::Look;
 use crate::mail::console::refuse_mail;
 use crate::mail::flows::{freeze_code, mails, newest_code};
+use crate::mail::pages::by_mail_alone;
 use crate::mail::servers::facts;
-use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::app::{PASSWORD, Store, TestApp, typed};
 use crate::support::browser::Browser;
+use crate::support::setup::max;
 
 const ADA: &str = "ada@example.org";
 const LONG: &str = "somebody_with_a_long_name+and_a_tag@departmentofeverything.example.org";
@@ -40,6 +42,7 @@ async fn tour(language: &'static str) {
     register(&look, &app).await;
     account(&look, &app).await;
     without_session(&look, &app).await;
+    rules(&look).await;
     console(&look, &app).await;
     letters(&look, language).await;
     let faults = look.faults.into_inner();
@@ -48,6 +51,8 @@ async fn tour(language: &'static str) {
 
 async fn register(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
+    browser.open("/register?code").await;
+    look.at("register-email-in-hand").await;
     browser.open("/register").await;
     look.at("register-email").await;
     browser.js("document.querySelector('form').noValidate = true").await;
@@ -66,6 +71,8 @@ async fn register(look: &Look<'_>, app: &TestApp) {
 
 async fn account(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
+    browser.open("/account/email?code").await;
+    look.at("email-in-hand").await;
     browser.open("/account/email").await;
     look.at("email").await;
     browser.js("document.querySelector('form').noValidate = true").await;
@@ -90,6 +97,12 @@ async fn account(look: &Look<'_>, app: &TestApp) {
 async fn without_session(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     app.advance(Duration::from_secs(61));
+    browser.open("/password/reset?code").await;
+    look.at("reset-in-hand").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.fill(&[("phone", LONG), ("code", "12")]).await;
+    browser.submit().await;
+    look.at("reset-in-hand-invalid").await;
     browser.open("/password/reset").await;
     look.at("reset-either").await;
     browser.js("document.querySelector('form').noValidate = true").await;
@@ -106,6 +119,29 @@ async fn without_session(look: &Look<'_>, app: &TestApp) {
     look.at("freeze-wrong").await;
     browser.open("/dev/outbox").await;
     look.at("outbox-mail").await;
+}
+
+/// Where codes by mail set the password of some accounts, or of none, and where there is only mail.
+async fn rules(look: &Look<'_>) {
+    let browser = look.browser;
+    let numberless = TestApp::on(Store::Memory).set("mail.reset", "without-number").start().await;
+    browser.open(&format!("{}/password/reset", numberless.url)).await;
+    look.at("reset-numberless").await;
+    browser.fill(&[("phone", ADA)]).await;
+    browser.submit().await;
+    look.at("reset-numberless-sent").await;
+    for (name, reset) in [("numberless", "without-number"), ("none", "no"), ("mail", "yes")] {
+        let setup = by_mail_alone().set("mail.reset", reset).limit("login-account", &[max(1).per("1h")]);
+        let alone = setup.start().await;
+        alone.clock.set(Clock::System.now());
+        browser.open(&format!("{}/password/reset", alone.url)).await;
+        look.at(&format!("reset-alone-{name}")).await;
+        browser.open(&format!("{}/login", alone.url)).await;
+        for _ in 0..2 {
+            browser.try_password("kim", &typed("wrong")).await;
+        }
+        look.at(&format!("login-alone-{name}")).await;
+    }
 }
 
 /// Of an account that is frozen, and whose mailbox refuses mail.

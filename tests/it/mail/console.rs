@@ -9,7 +9,7 @@ use gatehouse::db::Db;
 use gatehouse::mail::{MailQueue, MailSeal, Mailbox};
 use serde_json::{Value, json};
 
-use super::flows::{ask, confirm, newest_code, reset, set, until_mails};
+use super::flows::{ask, confirm, confirm_as, newest_code, reset, set, until_mails};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores, subject_path};
 use crate::support::ports::free_port;
 use crate::support::setup::{Setup, max};
@@ -295,6 +295,33 @@ async fn a_name_that_is_an_address_is_looked_up_with_the_limits_of_both() {
         assert_eq!(boss.submit("/admin/lookup?typed", "/admin/lookup/clear", &clear).await.status, 303);
         assert_eq!(log(&boss, limit, ADA).await["rules"][0]["count"], 0, "{limit}");
     }
+}
+
+#[tokio::test]
+async fn a_name_that_is_an_address_leads_to_the_mailbox_that_its_account_has_confirmed() {
+    const OWN: &str = "own@example.net";
+    let app = mail(Store::Memory).start().await;
+    let boss = app.sign_in_admin("boss").await;
+    // An account's name may be an address, and somebody else's.
+    app.administrator(ADA).await;
+    app.register("alice").await;
+    confirm(&app, &app.client(), ADA).await;
+    // The name has no mailbox of its own yet.
+    until_mails(&app, ADA, 2).await;
+    app.services.codes.drain().await;
+    refuse_mail(&app, ADA).await;
+    assert!(look(&boss, ADA).await.contains("/admin/lookup/allow-mail"));
+    confirm_as(&app, ADA, OWN).await;
+    assert!(!look(&boss, ADA).await.contains("/admin/lookup/allow-mail"), "the refusal is another account's");
+    until_mails(&app, OWN, 2).await;
+    app.services.codes.drain().await;
+    refuse_mail(&app, OWN).await;
+    assert!(look(&boss, ADA).await.contains("/admin/lookup/allow-mail"));
+    let fields = [("asked", ADA), ("reason", "By name")];
+    boss.submit("/admin/lookup?typed", "/admin/lookup/allow-mail", &fields).await;
+    let refused =
+        async |email: &str| log(&boss, "mail-mailbox", email).await["mail_refused_until"].is_string();
+    assert_eq!((refused(OWN).await, refused(ADA).await), (false, true));
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod checked;
 pub mod console;
 pub mod flows;
 mod outages;
+pub mod pages;
 mod proxy;
 mod registration;
 pub mod servers;
