@@ -2,6 +2,7 @@
 //! address keeps nobody from having it.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use gatehouse_limiter::LimitMode;
 use sqlx::{query, query_as, query_scalar};
@@ -16,6 +17,9 @@ use crate::foundation::Foundation;
 use crate::mail::{LetterKind, MailSeal, Mailbox, NoticeRule, SealedLetter, tell, tell_elsewhere};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
+
+/// How long a code for a new password is valid, at most.
+const CODES_LAST: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
 pub struct Emails {
@@ -90,6 +94,7 @@ impl Emails {
         if set == 0 {
             return Err(CreateError::EmailTaken);
         }
+        void_codes(&mut tx, &id, now).await?;
         tx.commit().await?;
         Ok(account)
     }
@@ -125,6 +130,7 @@ impl Emails {
             Err(error) if error.is_unique_violation() => return Ok(EmailSet::Taken),
             Err(error) => return Err(error),
         }
+        void_codes(&mut tx, &id, now).await?;
         tell(&mut tx, &self.entropy, (&id, LetterKind::AddressSet), None, NoticeRule::CRITICAL, now).await?;
         tx.commit().await?;
         Ok(EmailSet::Done)
@@ -200,6 +206,16 @@ impl Emails {
         let letter = SealedLetter { code, locale, address: Some(address) };
         tell_elsewhere(tx, (&self.seal, &self.entropy), (account, kind), (&mailbox, &letter), now).await
     }
+}
+
+/// Voids the codes for a new password that are out for an account's mailbox. Who asked for one before the mailbox was this
+/// account's may have had another spelling of it, which some servers keep for another owner.
+pub(super) async fn void_codes(tx: &mut Tx, account: &str, now: Micros) -> Result<(), DbError> {
+    const SQL: &str = "DELETE FROM sms_codes WHERE message IN (SELECT q.id FROM mail_queue q
+        WHERE q.created_at > $2 AND q.kind = 'reset-code'
+        AND q.mailbox IN (SELECT mailbox FROM account_emails WHERE account = $1))";
+    execute!(in tx => query(SQL).bind(account).bind(now.minus(CODES_LAST).0))?;
+    Ok(())
 }
 
 /// What became of the addresses there are when the key file was replaced.

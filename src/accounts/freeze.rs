@@ -11,6 +11,7 @@ use data_encoding::BASE32_NOPAD;
 use sqlx::{query, query_as, query_scalar};
 use zeroize::Zeroizing;
 
+use super::emails::void_codes;
 use super::factors::END_WITHOUT_FACTOR;
 use super::{
     Account, AccountId, Accounts, Emails, Factor, FactorProof, FirstFactor, Proof, SessionStart,
@@ -72,14 +73,11 @@ impl Emails {
         const FREEZE: &str = "UPDATE accounts SET frozen_at = $2, password_version = password_version + 1,
             frozen_from = CASE WHEN frozen_at IS NOT NULL AND frozen_from < $3 THEN frozen_from ELSE $3 END
             WHERE id = $1";
-        const END: [&str; 5] = [
+        const END: [&str; 4] = [
             "DELETE FROM sessions WHERE account = $1",
             "DELETE FROM half_sign_ins WHERE account = $1",
             "DELETE FROM device_failures WHERE account = $1",
             "DELETE FROM trusted_devices WHERE account = $1",
-            // Codes by mail that are out, which would set a password once the freeze is lifted.
-            "DELETE FROM sms_codes WHERE message IN (SELECT q.id FROM mail_queue q JOIN account_emails e
-            ON e.mailbox = q.mailbox WHERE e.account = $1 AND q.kind = 'reset-code')",
         ];
         let (hash, at) = (self.hash_of(code), self.db.now(&self.clock).await?);
         let whose: Option<(AccountId, i64)> = on_db!(&self.db, pool => query_as(WHOSE).bind(&hash).bind(at.0)
@@ -94,6 +92,8 @@ impl Emails {
             for sql in END {
                 execute!(in &mut tx => query(sql).bind(&id))?;
             }
+            // They would set a password once the freeze is lifted.
+            void_codes(&mut tx, &id, at).await?;
             tell(&mut tx, &self.entropy, (&id, LetterKind::Frozen), None, NoticeRule::CRITICAL, at).await?;
             session_changes::record(&mut tx, &self.entropy, &id, at).await?;
         }
@@ -137,8 +137,9 @@ impl HadBefore {
             (SELECT COALESCE(t.confirmed_at, 0) FROM totp t WHERE t.account = $1 AND t.secret IS NOT NULL)
             FROM accounts WHERE id = $1 AND frozen_at IS NOT NULL"
         );
+        type Time = Option<i64>;
         let credential = shown.and_then(|shown| shown.credential.as_deref());
-        let row: Option<(i64, Option<i64>, i64, Option<i64>, Option<i64>, Option<i64>)> = on_db!(db, pool => query_as(SQL).bind(account.to_string()).bind(credential)
+        let row: Option<(i64, Time, i64, Time, Time, Time)> = on_db!(db, pool => query_as(SQL).bind(account.to_string()).bind(credential)
                 .fetch_optional(pool).await)?;
         let Some((from, lost_at, number, first_passkey, passkey, app)) = row else { return Ok(None) };
         let older = |at: Option<i64>| at.is_some_and(|at| at <= from);

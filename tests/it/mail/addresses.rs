@@ -311,3 +311,25 @@ async fn a_code_confirms_the_spelling_that_it_was_sent_to() {
     assert_eq!(other.problem(), "invalid-code", "{}", other.text);
     assert_eq!(flows::set(&owner, "bob+shop@example.org", &code).await.status, 204);
 }
+
+#[tokio::test]
+async fn a_code_that_was_sent_before_the_mailbox_was_an_accounts_opens_it_not() {
+    let app = TestApp::start(Store::Memory).await;
+    let (thief, owner) = (app.client(), app.client());
+    thief.register("mallory", PASSWORD).await;
+    owner.register("alice", PASSWORD).await;
+    // Of a server that keeps the two spellings apart.
+    confirm_as(&app, "mallory", "ada+x@example.org").await;
+    assert_eq!(ask(&app.client(), "ada+x@example.org").await.status, 202);
+    let code = newest_code(&app, ADA, 2).await;
+    thief.login("mallory", PASSWORD).await;
+    let gone = thief.delete("/api/v1/account/email", json!({ "current_password": PASSWORD })).await;
+    assert_eq!(gone.status, 204, "{}", gone.text);
+    app.advance(Duration::from_secs(61));
+    owner.login("alice", PASSWORD).await;
+    assert_eq!(owner.call("/mail/codes", json!({ "email": ADA, "purpose": "verify" })).await.status, 202);
+    let confirming = newest_code(&app, ADA, 3).await;
+    assert_eq!(flows::set(&owner, ADA, &confirming).await.status, 204);
+    assert_eq!(reset(&app.client(), ADA, &code).await.problem(), "invalid-code");
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
+}
