@@ -229,13 +229,19 @@ pub struct ResealedEmails {
 }
 
 impl Emails {
-    /// Opens addresses under `old`, and seals them and finds them under the key of this one.
+    /// Opens addresses under `old`, and seals them and finds them under the key of this one; and so notices that wait.
     pub async fn reseal(&self, old: &MasterKey) -> Result<ResealedEmails, DbError> {
+        let old = MailSeal::new(old);
+        self.reseal_letters(&old).await?;
+        self.reseal_addresses(&old).await
+    }
+
+    async fn reseal_addresses(&self, old: &MailSeal) -> Result<ResealedEmails, DbError> {
         const NEXT: &str =
             "SELECT account, address FROM account_emails WHERE account > $1 ORDER BY account LIMIT 100";
+        const NOTICES: &str = "UPDATE mail_queue SET mailbox = $1 WHERE account = $2 AND mailbox = $3";
         const SEAL: &str =
             "UPDATE account_emails SET mailbox = $1, address = $2 WHERE account = $3 AND address = $4";
-        let old = MailSeal::new(old);
         let (mut done, mut after) = (ResealedEmails::default(), String::new());
         loop {
             let batch: Vec<(String, String)> =
@@ -252,8 +258,11 @@ impl Emails {
                     done.lost += 1;
                     continue;
                 };
-                let sealed = self.seal.seal(&account, mailbox.as_str(), &self.entropy);
-                let changed = execute!(&self.db => query(SEAL).bind(self.key(&mailbox)).bind(&sealed)
+                let (key, sealed) =
+                    (self.key(&mailbox), self.seal.seal(&account, mailbox.as_str(), &self.entropy));
+                // First, so that another run does what this one did not.
+                execute!(&self.db => query(NOTICES).bind(&key).bind(&account).bind(old.key(&mailbox)))?;
+                let changed = execute!(&self.db => query(SEAL).bind(&key).bind(&sealed)
                     .bind(&account).bind(&before));
                 match changed.map_err(DbError::from) {
                     Ok(changed) => done.sealed += changed,
@@ -262,6 +271,27 @@ impl Emails {
                 }
             }
         }
+    }
+
+    /// Notices that wait for an earlier address, and the codes in them that freeze an account. Mails with a code that is in
+    /// the ledger end: nothing finds their codes again.
+    async fn reseal_letters(&self, old: &MailSeal) -> Result<(), DbError> {
+        const WAITING: &str = "SELECT id, sealed FROM mail_queue
+            WHERE state = 'queued' AND account IS NOT NULL AND sealed IS NOT NULL";
+        const CODE: &str = "UPDATE freeze_codes SET code = $1 WHERE code = $2";
+        const SEAL: &str = "UPDATE mail_queue SET mailbox = $1, sealed = $2 WHERE id = $3";
+        let waiting: Vec<(String, String)> =
+            on_db!(&self.db, pool => query_as(WAITING).fetch_all(pool).await)?;
+        for (id, before) in waiting {
+            let Some(letter) = old.letter(&id, &before) else { continue };
+            let Some(to) = letter.address.as_deref().and_then(|it| Mailbox::parse(it).ok()) else { continue };
+            let code = letter.code.replace('-', "");
+            let [new, old] = [&self.seal, old].map(|seal| seal.hash_of_code(&code));
+            execute!(&self.db => query(CODE).bind(new).bind(old))?;
+            let sealed = self.seal.seal_letter(&id, &letter, &self.entropy);
+            execute!(&self.db => query(SEAL).bind(self.key(&to)).bind(&sealed).bind(&id))?;
+        }
+        Ok(())
     }
 }
 

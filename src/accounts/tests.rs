@@ -1,7 +1,8 @@
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::foundation::Foundation;
-use crate::mail::Mailbox;
+use crate::mail::{MailQueue, Mailbox};
+use crate::secret::MasterKey;
 
 async fn accounts(url: &str) -> Accounts {
     let db = Db::connect(url).await.unwrap();
@@ -37,6 +38,7 @@ on_both_databases!(
     a_password_is_set_by_who_shows_the_number_that_the_account_has_now,
     of_changes_of_groups_at_once_each_begins_where_another_ended,
     of_twenty_that_register_with_one_mailbox_at_once_one_gets_it,
+    under_another_key_addresses_are_found_and_notices_that_wait_are_sent,
 );
 
 async fn what_was_created_is_found(database: TestDatabase) {
@@ -181,6 +183,45 @@ async fn of_twenty_that_register_with_one_mailbox_at_once_one_gets_it(database: 
     let again = emails.create(&made[0].login, &phc("x"), (&bob, "en")).await;
     assert!(matches!(again, Err(CreateError::LoginTaken)));
     assert!(emails.create(&other, &phc("x"), (&bob, "en")).await.is_ok());
+}
+
+async fn under_another_key_addresses_are_found_and_notices_that_wait_are_sent(database: TestDatabase) {
+    let db = Db::connect(&database.url).await.unwrap();
+    let clock = Clock::manual(Micros(1_000_000));
+    let under = |key: u8| {
+        let foundation = Foundation::keyed([key; 32], &db, &clock);
+        Emails::new(&foundation, Accounts::new(db.clone(), clock.clone(), Entropy::Os))
+    };
+    let [old, new, third] = [1, 2, 3].map(under);
+    let [before, now] = ["ada@old.example", "ada@new.example"].map(|it| Mailbox::parse(it).unwrap());
+    let ada = old.create(&name("ada"), &phc("x"), (&before, "en")).await.unwrap();
+    assert_eq!(old.set(&ada, &now, "en").await.unwrap(), EmailSet::Done);
+
+    let reseal = async |emails: &Emails, from: u8| {
+        let ResealedEmails { sealed, kept, lost } =
+            emails.reseal(&MasterKey::from_bytes([from; 32])).await.unwrap();
+        (sealed, kept, lost)
+    };
+    assert_eq!(reseal(&new, 1).await, (1, 0, 0));
+    assert_eq!(reseal(&new, 1).await, (0, 1, 0));
+    assert_eq!(reseal(&third, 1).await, (0, 0, 1));
+    assert_eq!(new.find(&now.clone().into()).await.unwrap().map(|found| found.id), Some(ada.id));
+
+    let mut sent = Vec::new();
+    for mail in MailQueue::new(db.clone(), clock.clone()).take(10).await.unwrap() {
+        let own = mail.address.and_then(|(owner, address, _)| new.seal.open(&owner, &address));
+        let letter = mail.sealed.map(|sealed| new.seal.letter(&mail.id, &sealed).unwrap());
+        let to = letter.as_ref().and_then(|letter| letter.address.clone()).or(own).unwrap();
+        assert_eq!(mail.mailbox, new.key(&Mailbox::parse(&to).unwrap()));
+        let code = letter.and_then(|letter| FreezeCode::parse(&letter.code));
+        let frozen = match &code {
+            Some(code) => new.freeze(code).await.unwrap(),
+            None => None,
+        };
+        sent.push((to, frozen));
+    }
+    sent.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(sent, [(now.as_str().to_owned(), None), (before.as_str().to_owned(), Some(ada.id))]);
 }
 
 async fn an_account_is_found_by_its_number(database: TestDatabase) {

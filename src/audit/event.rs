@@ -355,6 +355,8 @@ pub enum AttackKind {
     SignIns,
     /// Messages requested, sent or not.
     Messages,
+    /// Mails with a code requested, sent or not.
+    Mails,
     /// Registrations, successful or not.
     Registrations,
     /// Attempts at another program's login, as sign-ins here. Each realm is watched by itself.
@@ -366,6 +368,7 @@ impl AttackKind {
         match self {
             Self::SignIns => Action::SignIn,
             Self::Messages => Action::Send,
+            Self::Mails => Action::Mail,
             Self::Registrations => Action::Register,
             Self::Attempts => Action::Attempt,
         }
@@ -378,7 +381,7 @@ impl AttackKind {
                 // What an answer to the attack refuses counts, too: it goes on until it ends.
                 &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy, Outcome::Refused]
             }
-            Self::Messages | Self::Registrations => &[],
+            Self::Messages | Self::Mails | Self::Registrations => &[],
         }
     }
 
@@ -390,7 +393,7 @@ impl AttackKind {
     pub const fn floor(self) -> u64 {
         match self {
             Self::SignIns | Self::Attempts => 50,
-            Self::Messages | Self::Registrations => 30,
+            Self::Messages | Self::Mails | Self::Registrations => 30,
         }
     }
 }

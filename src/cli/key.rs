@@ -14,6 +14,7 @@ use super::{CliFailure, counted, database_failure};
 const LOST: &str = "What was hashed under the key before is not found again:
   everybody signs in anew, API tokens and links of invitations are made anew, and known devices are strangers;
   secrets of authenticator apps and of clients, and e-mail addresses, open under the old file alone: gatehouse key reseal OLD.key;
+  codes that were sent are accepted no more, nor those by which an earlier e-mail address freezes an account;
   events of before are found by their mask only.
 Nobody can tell any more for whom messages, wrong passwords and wrong codes of apps were counted. So until the longest window
 of their limits has passed since the last of them, no message is sent, no password compared, and no second factor.";
@@ -96,19 +97,25 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
         );
     }
     reseal_signing_keys(loaded, &old).await?;
-    let secrets_lost = reseal_client_secrets(loaded, &old).await?;
-    if done.lost.is_empty() {
-        return match secrets_lost {
-            None => reseal_emails(loaded, &old).await,
-            Some(lost) => Err(CliFailure::unusable(lost)),
-        };
-    }
-    let names: Vec<_> = done.lost.iter().map(Username::as_str).collect();
-    Err(CliFailure::unusable(format!(
-        "{} under neither key file. Their owners need: gatehouse admin clear-factors NAME\n{}",
-        counted(names.len(), "secret opens", "secrets open"),
-        names.join("\n")
-    )))
+    let lost = [
+        reseal_client_secrets(loaded, &old).await?,
+        reseal_emails(loaded, &old).await?,
+        lost_factors(&done.lost),
+    ];
+    let lost: Vec<_> = lost.into_iter().flatten().collect();
+    if lost.is_empty() { Ok(()) } else { Err(CliFailure::unusable(lost.join("\n"))) }
+}
+
+/// What to say of the secrets of apps that are lost.
+fn lost_factors(of: &[Username]) -> Option<String> {
+    let names: Vec<_> = of.iter().map(Username::as_str).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} under neither key file. Their owners need: gatehouse admin clear-factors NAME\n{}",
+            counted(names.len(), "secret opens", "secrets open"),
+            names.join("\n")
+        )
+    })
 }
 
 /// Reseals the keys that sign. Keys that open under neither key file are replaced when the server runs, so nobody has
@@ -128,21 +135,23 @@ async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(),
     Ok(())
 }
 
-/// Reseals the e-mail addresses of accounts.
-async fn reseal_emails(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
+/// Reseals the e-mail addresses of accounts. Returns what to say of those that are lost.
+async fn reseal_emails(loaded: &LoadedConfig, old: &KeyFile) -> Result<Option<String>, CliFailure> {
     let emails = app::open_emails(&loaded.settings, &TimeAndEntropy::default()).await;
     let done = emails.map_err(CliFailure::broken)?.reseal(&old.master()).await.map_err(CliFailure::broken)?;
     let addresses = |count: u64| counted(count as usize, "e-mail address", "e-mail addresses");
     if done.sealed + done.kept > 0 {
         tell!("{} sealed; {} already.", addresses(done.sealed), addresses(done.kept));
     }
-    if done.lost > 0 {
-        let lost = addresses(done.lost);
-        return Err(CliFailure::unusable(format!(
-            "{lost} left as before: sealed under neither key file, or confirmed by somebody else since. Their owners confirm them again on /account/email."
-        )));
+    if done.sealed > 0 {
+        tell!(
+            "Notices that wait are sent. Codes that were sent are accepted no more, nor those by which an earlier address freezes an account."
+        );
     }
-    Ok(())
+    let lost = addresses(done.lost);
+    Ok((done.lost > 0).then(|| format!(
+        "{lost} left as before: sealed under neither key file, or confirmed by somebody else since. Their owners confirm them again on /account/email."
+    )))
 }
 
 /// Reseals the secrets of clients that are kept in the database. Returns what to say of those that are lost.

@@ -4,9 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gatehouse::app::TimeAndEntropy;
 use gatehouse::config::LoadedConfig;
-use gatehouse::mail::{
-    DnsResult, Letter, MailDelivery, MailDns, MailTransport, Mailbox, SmtpCheck, SmtpPhase,
-};
+use gatehouse::mail::{DnsResult, Letter, MailDns, MailTransport, Mailbox, SmtpCheck, SmtpPhase};
 use gatehouse::message::MessageId;
 
 use super::log::tell;
@@ -97,19 +95,12 @@ async fn send(transport: &MailTransport, id: &str, brand: &str, to: &Mailbox) ->
         format!("<!doctype html><title>Test</title><p>{}</p>", text.trim().replace(['<', '>', '&'], " "));
     let letter = Letter { subject: format!("{brand}: test"), text, html };
     let masked = to.masked();
-    match transport.send(id, brand, to, &letter).await {
-        MailDelivery::Accepted { said } => {
-            let said = said.map(|it| format!(": {it}")).unwrap_or_default();
-            tell!("{}", plain(&format!("ok   it took a mail to {masked}{said}")));
-            0
-        }
-        MailDelivery::Refused { reason, .. }
-        | MailDelivery::Deferred { reason, .. }
-        | MailDelivery::Unknown { reason } => {
-            tell!("{}", plain(&format!("FAIL a mail to {masked}: {reason}")));
-            1
-        }
-    }
+    let (line, failed) = match transport.try_mail(id, brand, to, &letter).await {
+        Ok(said) => (format!("ok   it took a mail to {masked}: {said}"), 0),
+        Err(reason) => (format!("FAIL a mail to {masked}: {reason}"), 1),
+    };
+    tell!("{}", plain(&line));
+    failed
 }
 
 /// Whatever answers says nothing to the terminal.

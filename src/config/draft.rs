@@ -39,7 +39,8 @@ const APPS: &str = LiveSection::Apps.name();
 /// A change of one live section, as an administrator wants it.
 #[derive(Debug, Clone)]
 pub enum Edit {
-    /// All of a section: what the draft leaves out returns to its default.
+    /// All of a section: what the draft leaves out returns to its default. But of a section of keys, a draft in JSON is
+    /// about the keys that it names.
     Section(LiveSection, Draft),
     /// One limit by its full name, as an object with its keys. The others stay.
     Limit(String, Json),
@@ -105,8 +106,8 @@ pub(super) struct EditBase<'a> {
 #[derive(Debug, Clone)]
 struct ReadEdit {
     section: LiveSection,
-    /// The only limit that it is about.
-    only: Option<String>,
+    /// The only parts that it is about: a limit, or keys.
+    only: Option<Vec<String>>,
     /// The other sections have their defaults.
     draft: Box<LiveSettings>,
     /// A draft of `[access]` without what has ended.
@@ -265,7 +266,7 @@ impl ReadEdit {
                     Some(own) => json!({ "custom": { own: limit } }),
                 };
                 let edit = section(LiveSection::Limits, &Draft::Json(limits))?;
-                Ok(Self { only: Some(name.clone()), ..edit })
+                Ok(Self { only: Some(vec![name.clone()]), ..edit })
             }
             Edit::App(name, app) => {
                 let apps = splice::with_app(&LiveSection::Apps.text_in(base.document), name, app.as_deref());
@@ -289,8 +290,11 @@ impl ReadEdit {
     fn read_section(section: LiveSection, draft: &Draft, public_url: &Url) -> Result<Self, Vec<DraftError>> {
         let root = draft.tree(section.name()).map_err(|error| errors(section, &error))?;
         let limits = limits_in(&root).into_iter().map(|(name, entry)| (name, line(&entry.key))).collect();
-        let (value, warnings) = section.read(root, public_url).map_err(|error| errors(section, &error))?;
         let from_json = matches!(draft, Draft::Json(_));
+        let keys = root.get(section.name()).and_then(TableEntry::table);
+        let only = keys.filter(|_| from_json && !section.has_own_text());
+        let only = only.map(|keys| keys.keys().cloned().collect());
+        let (value, warnings) = section.read(root, public_url).map_err(|error| errors(section, &error))?;
         let toml = match section {
             LiveSection::Access => DocumentMut::new(),
             LiveSection::Limits if from_json => DocumentMut::new(),
@@ -298,7 +302,7 @@ impl ReadEdit {
         };
         Ok(Self {
             section,
-            only: None,
+            only,
             draft: Box::new(value),
             kept: None,
             toml,
@@ -368,9 +372,13 @@ impl ReadEdit {
     /// The parts that it is about, in either of both.
     fn parts<'l>(&'l self, one: &'l LiveSettings, other: &'l LiveSettings) -> Vec<&'l str> {
         match &self.only {
-            Some(name) => vec![name],
+            Some(names) => names.iter().map(String::as_str).collect(),
             None => [self.section.parts(one), self.section.parts(other)].concat(),
         }
+    }
+
+    fn is_about(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|names| names.iter().any(|name| name == part))
     }
 
     /// Whether both have every part in common, except `ignored` ones.
@@ -403,7 +411,10 @@ impl ReadEdit {
                     apps::write(document, &self.toml);
                 }
             }
-            table => splice::write_keys(document, &self.toml, table, &|key| fixed(key) || same(key))?,
+            table => {
+                let stays = |key: &str| !self.is_about(key) || fixed(key) || same(key);
+                splice::write_keys(document, &self.toml, table, &stays)?;
+            }
         }
         Ok(())
     }
@@ -449,7 +460,10 @@ impl ReadEdit {
         in_force: &LiveSettings,
     ) -> Result<(), SaveError> {
         let line = |part: &str| self.limits.iter().find(|(name, _)| name == part).map(|(_, line)| *line);
-        let named = |part: &str| self.section != LiveSection::Limits || line(part).is_some();
+        let named = |part: &str| match self.section {
+            LiveSection::Limits => line(part).is_some(),
+            _ => self.is_about(part),
+        };
         let same = |other: &LiveSettings, part: &str| self.section.same(&self.draft, other, part);
         let mut refused = self.section.parts(&self.draft);
         refused.retain(|part| {

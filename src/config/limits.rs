@@ -219,7 +219,7 @@ limits! {
     MailTotal, mail_total = "mail-total", Everyone, Mail, Possible,
         [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
     /// Mails that tell an owner of sign-ins from new devices. SQL counts them, where they are written.
-    MailNotice, mail_notice = "mail-notice", Mailbox, Mail, NobodyToAsk, [Rule::sliding(10, DAY, RuleAction::Block)];
+    MailNotice, mail_notice = "mail-notice", Mailbox, Mail, NobodyAsks, [Rule::sliding(10, DAY, RuleAction::Block)];
     /// Wrong codes for one mailbox. Codes by mail live longer than those by SMS, so that the window is longer, too.
     MailGuess, mail_guess = "mail-guess", Mailbox, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 1_800, RuleAction::Block)];
 }
@@ -389,12 +389,14 @@ pub fn is_custom_name(name: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CaptchaRules {
     Possible,
-    /// It must: whoever frames a password must not lock those out whose it is.
+    /// It must: strangers who fill it must not lock out those whose password or domain it is.
     OnlyAsks,
     /// The limit counts challenges themselves.
     IsTheThing,
     /// Programs use the limit, and have no form of ours.
     NobodyToAsk,
+    /// The limit counts what nobody has asked for.
+    NobodyAsks,
     /// The limit protects a secret of six digits, which anybody who has CAPTCHAs solved could try one by one.
     WouldGiveAway,
 }
@@ -451,7 +453,7 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
     let then = word(&[("captcha", RuleAction::Captcha), ("block", RuleAction::Block)])(node)?;
     match (then, captcha) {
         (RuleAction::Block, CaptchaRules::OnlyAsks) => {
-            Err("cannot be \"block\": whoever tries a password at many names would lock out the people who use it; use \"captcha\""
+            Err("cannot be \"block\": strangers who fill it would lock out the people whose password or domain it is; use \"captcha\""
                 .to_owned())
         }
         (RuleAction::Captcha, CaptchaRules::OnlyAsks | CaptchaRules::Possible) | (RuleAction::Block, _) => Ok(then),
@@ -460,6 +462,10 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
         }
         (RuleAction::Captcha, CaptchaRules::NobodyToAsk) => {
             Err("cannot be \"captcha\": programs have no form to show one; use \"block\"".to_owned())
+        }
+        (RuleAction::Captcha, CaptchaRules::NobodyAsks) => {
+            Err("cannot be \"captcha\": nobody asks for notices, so there is nobody to challenge; use \"block\", which folds them"
+                .to_owned())
         }
         (RuleAction::Captcha, CaptchaRules::WouldGiveAway) => {
             Err("cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\""

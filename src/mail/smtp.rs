@@ -103,9 +103,8 @@ impl SmtpServer {
     /// Does all that comes before a mail, and sends none.
     pub async fn check(&self) -> SmtpCheck {
         let mut attempt = SmtpAttempt::new(self);
-        if let Err(SmtpFailure { at, reason, said, .. }) = attempt.check().await {
-            let said = if said.is_empty() { reason } else { format!("{reason}: {said}") };
-            attempt.steps.push((at, Err(said)));
+        if let Err(failure) = attempt.check().await {
+            attempt.steps.push((failure.at, Err(failure.in_words())));
         }
         SmtpCheck { steps: attempt.steps }
     }
@@ -116,6 +115,12 @@ impl SmtpServer {
             Ok(()) => MailDelivery::Accepted { said: None },
             Err(failure) => failure.into(),
         }
+    }
+
+    /// Sends a mail, and tells it in the server's own words, for the operator alone.
+    pub async fn try_mail(&self, from: &str, to: &str, raw: &[u8]) -> Result<String, String> {
+        let sent = SmtpAttempt::new(self).send(from, to, raw).await;
+        sent.map(|answer| in_words(&answer)).map_err(SmtpFailure::in_words)
     }
 
     fn client_id(&self) -> ClientId {
@@ -166,10 +171,7 @@ impl<'a> SmtpAttempt<'a> {
     async fn check(&mut self) -> Result<(), SmtpFailure> {
         let mut connection = self.open().await?;
         let said = match self.sign_in(&mut connection).await? {
-            Some(answer) => {
-                let words: Vec<&str> = answer.message().collect();
-                one_line(&format!("{} {}", answer.code(), words.join(" ")))
-            }
+            Some(answer) => in_words(&answer),
             None => "none, as no name and password are set".to_owned(),
         };
         self.passed(SmtpPhase::SignIn, said);
@@ -385,6 +387,11 @@ struct SmtpFailure {
 }
 
 impl SmtpFailure {
+    fn in_words(self) -> String {
+        let Self { reason, said, .. } = self;
+        if said.is_empty() { reason } else { format!("{reason}: {said}") }
+    }
+
     fn new(at: SmtpPhase, reason: impl Into<String>) -> Self {
         Self { at, answered: None, ended: false, reason: reason.into(), said: String::new() }
     }
@@ -445,6 +452,11 @@ impl From<SmtpFailure> for MailDelivery {
             _ => Self::Deferred { at, reason },
         }
     }
+}
+
+fn in_words(answer: &Response) -> String {
+    let words: Vec<&str> = answer.message().collect();
+    one_line(&format!("{} {}", answer.code(), words.join(" ")))
 }
 
 /// An answer without its words.

@@ -130,6 +130,20 @@ impl MailTransport {
         }
     }
 
+    /// Sends a letter to try the server, and tells in the server's words what became of it. A development outbox tries none.
+    pub async fn try_mail(
+        &self,
+        id: &str,
+        brand: &str,
+        to: &Mailbox,
+        letter: &Letter,
+    ) -> Result<String, String> {
+        let Self::Smtp(smtp) = self else { return Err("mail.url is not set".to_owned()) };
+        let message = smtp.message(id, brand, to, letter).map_err(|error| error.to_string())?;
+        let raw = Zeroizing::new(message.formatted());
+        smtp.server.try_mail(smtp.from.as_ref(), to.as_str(), &raw).await
+    }
+
     /// Asks the server whether it would take mail of ours; None if there is none.
     pub async fn check(&self) -> Option<SmtpCheck> {
         match self {

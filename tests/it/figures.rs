@@ -27,10 +27,16 @@ async fn every_figure_of_the_table_is_what_was_sent() {
     let here = traffic::sign_ins_and_codes().await;
     let programs = traffic::programs().await;
     let not_sent = traffic::messages_that_no_gateway_takes().await;
+    let mails = traffic::mails().await;
     let slow = traffic::no_room().await;
     let days = traffic::two_days().await;
-    let attacks = [attacks::sign_ins().await, attacks::messages().await, attacks::registrations().await];
+    let attacks = [
+        attacks::sign_ins().await,
+        attacks::messages().await,
+        attacks::mails().await,
+        attacks::registrations().await,
+    ];
     let checked: BTreeSet<&str> =
-        [here, programs, not_sent, slow, days].into_iter().chain(attacks).flatten().collect();
+        [here, programs, not_sent, mails, slow, days].into_iter().chain(attacks).flatten().collect();
     assert_eq!(checked, documented(), "each row is compared with what was sent");
 }

@@ -145,7 +145,7 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>, now
         AttackKind::SignIns | AttackKind::Attempts => {
             matches!(row.outcome, Outcome::Ok | Outcome::Wrong) && !row.from_device
         }
-        AttackKind::Messages => matches!(row.outcome, Outcome::Ok | Outcome::Unknown),
+        AttackKind::Messages | AttackKind::Mails => matches!(row.outcome, Outcome::Ok | Outcome::Unknown),
         AttackKind::Registrations => row.outcome == Outcome::Ok,
     };
     // Rows are newest first.
@@ -233,7 +233,7 @@ fn honest(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> u64 {
             );
             known.len() as u64
         }
-        AttackKind::Messages => {
+        AttackKind::Messages | AttackKind::Mails => {
             let asked: HashSet<i64> = rows.iter().filter(challenged).filter_map(|row| row.phone).collect();
             asked.intersection(entered).count() as u64
         }
@@ -312,7 +312,7 @@ pub fn turned(kind: AttackKind, rows: &[FigureRow]) -> Option<Micros> {
     let subjects: &[SubjectOf] = match kind {
         AttackKind::SignIns | AttackKind::Attempts => &[|row| row.network, |row| row.account],
         AttackKind::Messages => &[|row| row.network, |row| row.prefix],
-        AttackKind::Registrations => &[|row| row.network],
+        AttackKind::Mails | AttackKind::Registrations => &[|row| row.network],
     };
     let rows: Vec<FigureRow> =
         rows.iter().filter(|row| kind.counts(kind.action(), row.outcome)).copied().collect();

@@ -246,7 +246,8 @@ impl AttackWatch {
     ) -> Result<AttackFigures, DbError> {
         let (kind, soon) = (attack.kind, moment.now.plus(MINUTE));
         let entered = match kind {
-            AttackKind::Messages => self.entered(attack.began_at, soon).await?,
+            AttackKind::Messages => self.entered(Action::Guess, attack.began_at, soon).await?,
+            AttackKind::Mails => self.entered(Action::MailGuess, attack.began_at, soon).await?,
             AttackKind::SignIns | AttackKind::Registrations | AttackKind::Attempts => HashSet::new(),
         };
         let mut figures = figures(kind, rows, &entered, moment.now);
@@ -316,11 +317,11 @@ impl AttackWatch {
         Ok(counted.map(|(at, count, _)| (Micros(at), count.unsigned_abs())).collect())
     }
 
-    async fn entered(&self, since: Micros, until: Micros) -> Result<HashSet<i64>, DbError> {
-        const SQL: &str = "SELECT phone_key FROM events WHERE action = 'guess' AND at >= $1 AND at < $2
+    async fn entered(&self, action: Action, since: Micros, until: Micros) -> Result<HashSet<i64>, DbError> {
+        const SQL: &str = "SELECT phone_key FROM events WHERE action = $4 AND at >= $1 AND at < $2
             AND outcome = 'ok' AND phone_key IS NOT NULL ORDER BY at DESC LIMIT $3";
         let keys: Vec<i64> = on_db!(&self.audit.log().db, pool => query_scalar(SQL).bind(since.0)
-            .bind(until.0).bind(MOST_ROWS).fetch_all(pool).await)?;
+            .bind(until.0).bind(MOST_ROWS).bind(action.into_str()).fetch_all(pool).await)?;
         Ok(keys.into_iter().collect())
     }
 

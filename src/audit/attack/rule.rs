@@ -7,7 +7,7 @@
 //! Five times, because the busiest five minutes of an office morning hold three to four times the average of
 //! their hour. The median of seven days, so that neither a weekend nor one earlier attack decides what is
 //! usual. A floor, so that a quiet night does not need much: 50 failed sign-ins in five minutes are more than
-//! 600 people make in a morning rush, and 30 messages or registrations are six a minute.
+//! 600 people make in a morning rush, and 30 messages, mails or registrations are six a minute.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

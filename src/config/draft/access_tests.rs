@@ -178,3 +178,10 @@ fn a_mistake_elsewhere_in_the_document_is_not_this_drafts() {
     let refused = put(&broken, &json!({ "challenge_everyone_until": LATER })).unwrap_err();
     assert!(matches!(&refused, SaveError::Backend(why) if why.contains("password.queue")), "{refused:?}");
 }
+
+/// Pages send all of it back with one answer more or less.
+#[test]
+fn what_is_told_of_it_has_every_key() {
+    let told = AccessSettings::default().json();
+    assert!(crate::config::access::KEYS.iter().all(|key| told.get(key).is_some()), "{told}");
+}

@@ -556,3 +556,55 @@ fn what_a_variable_sets_is_not_restored() {
     let refused = edit(&two(0), &Edit::Section(LiveSection::Factors, factors), &variables);
     assert_eq!(field(refused.unwrap_err()).0, "factors.require");
 }
+
+/// Every key of every section of keys, none with its default.
+const ALL_KEYS: &str = r##"
+server = { public_url = "https://id.example" }
+mail = { url = "smtps://mail.example", from = "id@id.example", reset = "no", notices = false }
+factors = { require = ["admins"], grace = "1d", trust_device = "1d" }
+login = { max_consecutive_failures = 7, breached = "/lost", breached_memory = 7, breached_then = "change" }
+origins = { asn = "/asn", country = "/country", lists = [{ name = "tor", file = "/tor" }] }
+registration = { mode = "invite", require = ["email"] }
+captcha = { difficulty = "hard", ttl = "1m", proof_of_work = false, help = "Ask us" }
+
+[brand]
+name = "Ours"
+logo = "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAKklEQVR42mPgjQqiKWIYtWDUglELRi0YtWDUglELRi0YtWDUglELhooFAD765B8qywLvAAAAAElFTkSuQmCC"
+colour = "#0d5a53"
+support = "mailto:help@id.example"
+
+[sms]
+default_region = "DE"
+countries = ["DE"]
+code_ttl = "1m"
+retention = "99d"
+challenge_prefixes = ["+4917"]
+country = { DE = { mode = "challenge" } }
+price = 0.5
+budget = "200 EUR / day"
+budget_blocks = true
+brake = { min_sent = 30 }
+"##;
+
+#[test]
+fn a_draft_in_json_is_about_the_keys_that_it_names_and_the_others_of_its_section_stay() {
+    use strum::VariantArray;
+
+    let live = |document: &str| source(&[]).read(source(&[]).tree(document).unwrap()).unwrap().live;
+    let (all, default) = (live(ALL_KEYS), LiveSettings::default());
+    let sections = LiveSection::VARIANTS.iter().filter(|section| !section.has_own_text());
+    for (section, key) in sections.flat_map(|section| section.keys().iter().map(move |key| (section, *key))) {
+        assert!(!section.same(&all, &default, key), "ALL_KEYS has the default of {section:?} {key}");
+        let mut without: toml::Table = ALL_KEYS.parse().unwrap();
+        let value = without[section.name()].as_table_mut().unwrap().remove(key).unwrap();
+        let draft = Edit::Section(*section, Draft::Json(json!({ key: value })));
+        let saved =
+            edit(&without.to_string(), &draft, &[]).unwrap_or_else(|error| panic!("{key}: {error:?}"));
+        assert_eq!(live(&saved), all, "{saved}");
+    }
+    // A variable that sets another key is in nobody's way.
+    let variables = [("GATEHOUSE__REGISTRATION__REQUIRE", "[]")];
+    let mode = Edit::Section(LiveSection::Registration, Draft::Json(json!({ "mode": "closed" })));
+    let saved = edit(ALL_KEYS, &mode, &variables).unwrap();
+    assert_eq!(saved, ALL_KEYS.replace("\"invite\"", "\"closed\""));
+}

@@ -51,7 +51,7 @@ fn a_detector_has_one_window_and_only_asks() {
     told("[{ max = 5, per = 'day' }]", one);
     told(
         "[{ max = 5, window = '1h', then = 'block' }]",
-        "[0].then: cannot be \"block\": whoever tries a password at many names would lock out the people who use it; use \"captcha\"",
+        "[0].then: cannot be \"block\": strangers who fill it would lock out the people whose password or domain it is; use \"captcha\"",
     );
 }
 
@@ -203,6 +203,14 @@ fn limits() {
         (
             "limits.mail-notice.rules = [{ max = 1, window = '1h' }, { max = 3, window = '24h' }]",
             "limits.mail-notice.rules: must be one rule with a window of 10m to 24h: notices are counted in one window",
+        ),
+        (
+            "limits.mail-notice.rules = [{ max = 1, window = '1h', then = 'captcha' }]",
+            "limits.mail-notice.rules[0].then: cannot be \"captcha\": nobody asks for notices, so there is nobody to challenge; use \"block\", which folds them",
+        ),
+        (
+            "limits.mail-domain.rules = [{ max = 1, window = '1h', then = 'block' }]",
+            "limits.mail-domain.rules[0].then: cannot be \"block\": strangers who fill it would lock out the people whose password or domain it is; use \"captcha\"",
         ),
         ("mail.timeout = '3m'", "mail.timeout: 3m is out of range; it must be from 1s to 2m"),
         (

@@ -480,6 +480,17 @@ async fn a_reason_has_no_word_of_what_the_server_said() {
 }
 
 #[tokio::test]
+async fn a_mail_that_is_tried_is_told_in_the_servers_words() {
+    for (to, _) in PHASES {
+        let fake = Script::default().says(to, "550 5.7.1 not from you").start().await;
+        let tried = fake.plain().signed_in().try_mail(FROM, TO, MAIL).await;
+        assert_eq!(tried, Err("the server answered 550 5.7.1: 5.7.1 not from you".to_owned()), "{to}");
+    }
+    let fake = Script::default().says("END", "250-2.0.0 taken\r\n250 as 7").start().await;
+    assert_eq!(fake.plain().try_mail(FROM, TO, MAIL).await, Ok("250 2.0.0 taken as 7".to_owned()));
+}
+
+#[tokio::test]
 async fn a_mail_whose_end_is_not_answered_is_unknown() {
     for (answer, reason) in [
         (CLOSE, CLOSED),

@@ -135,6 +135,7 @@ fn title(locale: Locale, attack: &AttackEntry, state: AttackState) -> String {
     let key = match kind {
         AttackKind::SignIns => "attack.sign-ins",
         AttackKind::Messages => "attack.messages",
+        AttackKind::Mails => "attack.mails",
         AttackKind::Registrations => "attack.registrations",
         AttackKind::Attempts => "attack.realm",
     };
@@ -188,7 +189,7 @@ fn sentences(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<S
         }
         (AttackKind::Messages, _, Some(share)) => Some(told("attack.to-prefix", share)),
         (AttackKind::Messages, _, None) => Some(locale.t("attack.to-many").into_owned()),
-        (AttackKind::Registrations, ..) => None,
+        (AttackKind::Mails | AttackKind::Registrations, ..) => None,
     };
     std::iter::once(from).chain(at).collect()
 }
@@ -217,6 +218,12 @@ fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String
             least("attack.entered", figures.entered),
             honest,
         ],
+        AttackKind::Mails => vec![
+            least("attack.mailboxes", figures.numbers),
+            least("attack.sent", figures.done),
+            least("attack.entered", figures.entered),
+            honest,
+        ],
         AttackKind::Registrations => vec![names, least("attack.made", figures.done)],
     });
     facts
@@ -233,7 +240,7 @@ fn answered(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Option
         percent.map(|it| t!("attack.answer-minute", locale = locale.code(), percent = it).into_owned());
     let key = match kind {
         AttackKind::SignIns | AttackKind::Attempts => "attack.compared-since",
-        AttackKind::Messages => "attack.sent-since",
+        AttackKind::Messages | AttackKind::Mails => "attack.sent-since",
         AttackKind::Registrations => "attack.made-since",
     };
     let since =

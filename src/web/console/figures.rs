@@ -38,6 +38,10 @@ pub const EVENTS: [FateSeries; 4] = [
     ("event.refused", "refused", &[Fate::Refused]),
 ];
 
+/// By SMS and by e-mail.
+pub const CODES_SENT: [Action; 2] = [Action::Send, Action::Mail];
+const CODES_ENTERED: [Action; 2] = [Action::Guess, Action::MailGuess];
+
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Period {
     pub signed_in: u64,
@@ -52,28 +56,30 @@ pub struct Period {
     pub wrong_codes: u64,
     /// Passwords disabled after too many wrong ones in a row.
     pub disabled: u64,
-    /// Codes that were not sent because codes are rationed.
+    /// Codes by SMS that were not sent because codes are rationed.
     pub withheld: u64,
 }
 
 pub fn period(sums: &[EventCount]) -> Period {
     let ended =
         |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
-    let of = |action: Action, fate: Fate| total(sums, |sum| sum.action == action && sum.fate() == fate);
+    let of = |actions: &[Action], fate: Fate| {
+        total(sums, |sum| actions.contains(&sum.action) && sum.fate() == fate)
+    };
     let all = |fate: Fate| total(sums, |sum| sum.action.is_attempt() && sum.fate() == fate);
-    let sent = of(Action::Send, Fate::Done);
+    let sent = of(&CODES_SENT, Fate::Done);
     Period {
-        signed_in: of(Action::SignIn, Fate::Done),
-        wrong: of(Action::SignIn, Fate::Wrong),
+        signed_in: of(&[Action::SignIn], Fate::Done),
+        wrong: of(&[Action::SignIn], Fate::Wrong),
         challenged: all(Fate::Challenged),
         refused: all(Fate::Refused),
         images: ended(Action::Captcha, Outcome::Asked),
         solved: ended(Action::Captcha, Outcome::Ok).min(ended(Action::Captcha, Outcome::Asked)),
         sent,
         // A code sent before the hour may be entered in it.
-        entered: of(Action::Guess, Fate::Done).min(sent),
-        wrong_codes: of(Action::Guess, Fate::Wrong),
-        disabled: of(Action::PasswordDisabled, Fate::Done),
+        entered: of(&CODES_ENTERED, Fate::Done).min(sent),
+        wrong_codes: of(&CODES_ENTERED, Fate::Wrong),
+        disabled: of(&[Action::PasswordDisabled], Fate::Done),
         withheld: ended(Action::Send, Outcome::Withheld),
     }
 }
@@ -199,8 +205,9 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
         (LimitUnit::Registration, _) => sum.action == Action::Register && by(limit),
         (LimitUnit::Image, _) => sum.action == Action::Captcha && sum.outcome == Outcome::Asked,
         (LimitUnit::Message, _) => sum.action == Action::Send && counts_message(limit, sum),
-        // What is withheld counts for the mailbox, too. Domains and notices are counted in SQL.
+        // What is withheld counts for the mailbox and for whoever asked. Domains and notices are counted in SQL.
         (LimitUnit::Mail, LimitName::MailDomain | LimitName::MailNotice) => false,
+        (LimitUnit::Mail, LimitName::MailTotal) => sum.action == Action::Mail && sum.outcome == Outcome::Ok,
         (LimitUnit::Mail, _) => {
             sum.action == Action::Mail && matches!(sum.outcome, Outcome::Ok | Outcome::Withheld)
         }

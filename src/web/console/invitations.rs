@@ -497,7 +497,7 @@ async fn submit_invitation(request: &AdminRequest, pairs: &FormPairs) -> WebResu
     respond(request, StatusCode::CREATED, |page| page.links = vec![link]).await
 }
 
-/// Saves `[registration]`.
+/// Saves the mode of `[registration]`.
 async fn submit_mode(posted: &AdminForm) -> WebResult {
     let AdminForm { request, pairs, .. } = posted;
     let AdminRequest { visit, services, admin } = request;
@@ -553,7 +553,7 @@ async fn respond(
         invitations: services.invitations.list().await?,
         groups: services.accounts.group_names(100).await?,
         mode: services.live.snapshot().registration.mode,
-        overridden: services.live.overridden().keys_of(LiveSection::Registration).next().is_some(),
+        overridden: services.live.overridden().keys_of(LiveSection::Registration).any(|key| key == "mode"),
         links: Vec::new(),
         sent: FormPairs::default(),
         errors: FieldErrors::default(),

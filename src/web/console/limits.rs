@@ -162,11 +162,18 @@ pub struct LimitsPage {
 }
 
 impl LimitsPage {
-    /// The built-in limits in four groups, and the owner's own.
-    fn groups(&self) -> [Group<'_>; 5] {
+    /// The built-in limits in five groups, and the owner's own.
+    fn groups(&self) -> [Group<'_>; 6] {
         let of = |key: &str| self.rows.iter().filter(|row| group_of(row.name()) == key).collect();
-        ["limit-page.sign-in", "limit-page.guard", "limit-page.sms", "limit-page.captcha", "limit-page.own"]
-            .map(|key| Group { key, rows: of(key) })
+        [
+            "limit-page.sign-in",
+            "limit-page.guard",
+            "limit-page.sms",
+            "limit-page.mail",
+            "limit-page.captcha",
+            "limit-page.own",
+        ]
+        .map(|key| Group { key, rows: of(key) })
     }
 
     fn has_own(&self) -> bool {

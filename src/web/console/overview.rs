@@ -25,7 +25,7 @@ use crate::tuning::{CurrentLimits, Instance};
 use crate::web::console::attack::{AnswerLink, AttackBanner};
 use crate::web::console::chart::{Chart, sparkline};
 use crate::web::console::figures::{
-    DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, period, stacked, total,
+    CODES_SENT, DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, period, stacked, total,
 };
 use crate::web::console::first_steps::{FirstStep, StepPlace, first_steps};
 use crate::web::console::guard::AdminRequest;
@@ -573,12 +573,12 @@ impl TrafficSpan {
 }
 
 fn charts(now: Micros, titles: [&'static str; 2], span: StepSpan, steps: &[Vec<EventCount>]) -> Vec<Chart> {
-    let draw = |title: &'static str, action, kinds: &[FateSeries]| {
-        let series = stacked(kinds, steps, |sum| sum.action == action);
+    let draw = |title: &'static str, actions: &[Action], kinds: &[FateSeries]| {
+        let series = stacked(kinds, steps, |sum| actions.contains(&sum.action));
         Chart { id: title.trim_start_matches("overview."), title, span, series, now }
     };
     let [sign_ins, messages] = titles;
-    vec![draw(sign_ins, Action::SignIn, &SIGN_INS), draw(messages, Action::Send, &MESSAGES)]
+    vec![draw(sign_ins, &[Action::SignIn], &SIGN_INS), draw(messages, &CODES_SENT, &MESSAGES)]
 }
 
 /// A row for each name in the sums.
@@ -648,6 +648,19 @@ mod tests {
         let here = period(&sums);
         assert_eq!((here.wrong, here.challenged, here.refused), (100, 0, 0), "nothing is told twice");
         assert!(realms(std::slice::from_ref(&own)).is_empty());
+    }
+
+    #[test]
+    fn a_mail_that_goes_to_nobody_counts_for_its_mailbox_and_not_in_the_total() {
+        let sums = [
+            sum(Action::Mail, Outcome::Ok, "", false, 3),
+            sum(Action::Mail, Outcome::Withheld, "", false, 500),
+            sum(Action::MailGuess, Outcome::Wrong, "", false, 2),
+        ];
+        let counted = |limit| LimitUse::of(limit, &sums).counted;
+        assert_eq!([counted("mail-total"), counted("mail-mailbox")], [Some(3), Some(503)]);
+        let period = period(&sums);
+        assert_eq!((period.sent, period.wrong_codes, period.withheld), (3, 2, 0));
     }
 
     #[test]

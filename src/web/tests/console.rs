@@ -191,6 +191,7 @@ fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
     vec![
         banner(AttackKind::SignIns, figures.clone(), 0),
         banner(AttackKind::Messages, single, 3),
+        banner(AttackKind::Mails, figures.clone(), 0),
         banner(AttackKind::Registrations, figures.clone(), 0),
         banner(AttackKind::Attempts, figures, 0),
     ]

@@ -25,6 +25,7 @@ on_both_stores!(
     invitations_take_the_scope_of_accounts,
     the_pages_do_the_same,
     the_mode_is_saved_on_the_page,
+    whoever_saves_the_mode_leaves_what_strangers_have_to_prove,
 );
 
 async fn closed(store: Store) -> TestApp {
@@ -154,11 +155,12 @@ async fn past_the_open_part_a_challenge_leads_to_the_reserve(store: Store) {
 }
 
 /// As an administrator does on the page.
-async fn close(app: &TestApp) {
+async fn close(app: &TestApp) -> Client {
     let boss = app.sign_in_admin("closer").await;
     let fields = [("do", "mode"), ("mode", "closed"), ("reason", "a test")];
     let saved = boss.submit("/admin/invitations", "/admin/invitations", &fields).await;
     assert_eq!(saved.status, 303, "{}", saved.text);
+    boss
 }
 
 async fn a_code_from_before_makes_no_account_once_it_is_closed(store: Store) {
@@ -455,6 +457,20 @@ async fn the_mode_is_saved_on_the_page(store: Store) {
     let fields = [("do", "mode"), ("mode", "open"), ("reason", "a test")];
     assert_eq!(boss.submit(page, page, &fields).await.status, 303);
     assert_eq!(app.client().register("bob", PASSWORD).await.status, 201);
+}
+
+async fn whoever_saves_the_mode_leaves_what_strangers_have_to_prove(store: Store) {
+    let app = TestApp::on(store).file_more("[registration]\nrequire = [\"email\"]\n").start().await;
+    let boss = close(&app).await;
+    let fields = [("do", "mode"), ("mode", "open"), ("reason", "a test")];
+    assert_eq!(boss.submit("/admin/invitations", "/admin/invitations", &fields).await.status, 303);
+    let refused = app.client().register("alice", PASSWORD).await;
+    assert_eq!(
+        (refused.status, &refused.body["errors"][0]["field"]),
+        (422, &json!("email")),
+        "{}",
+        refused.text
+    );
 }
 
 mod addresses {

@@ -9,7 +9,8 @@ use gatehouse::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::factors::{by_recovery, by_totp};
-use crate::support::app::Client;
+use crate::mail::flows;
+use crate::support::app::{Client, PASSWORD};
 use crate::support::database::TestDatabase;
 use crate::support::process::Home;
 
@@ -61,6 +62,62 @@ async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
     let mut running = home.start(&["serve"]).await;
     running.until("it says so", |running| running.stderr().contains("gatehouse key reseal OLD.key")).await;
     assert_ne!(token_keys(&running.client(), 1).await, first);
+}
+
+#[tokio::test]
+async fn addresses_are_sealed_whatever_else_is_lost() {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "first.key");
+    key(&home, "first.key", 1);
+    import(&home, &row("boris"));
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "second.key");
+    key(&home, "second.key", 2);
+    let running = home.start(&["serve"]).await;
+    with_address(&running.client()).await;
+    drop(running);
+
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "third.key");
+    key(&home, "third.key", 3);
+    taken(&home);
+    let lost_secret = "1 secret opens under neither key file. Their owners need: gatehouse admin clear-factors NAME\nboris\n";
+    let done = home.run(&["key", "reseal", "second.key"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(2), lost_secret));
+    assert!(
+        done.stdout.contains("1 e-mail address sealed; 0 e-mail addresses already.\n"),
+        "{}",
+        done.stdout
+    );
+    let again = home.run(&["key", "reseal", "second.key"]).stdout;
+    assert!(again.contains("0 e-mail addresses sealed; 1 e-mail address already.\n"), "{again}");
+
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "fourth.key");
+    key(&home, "fourth.key", 4);
+    taken(&home);
+    let lost = home.run(&["key", "reseal", "first.key"]);
+    assert_eq!(lost.code, Some(2), "{}", lost.stdout);
+    assert!(lost.stderr.starts_with("1 e-mail address left as before: "), "{}", lost.stderr);
+    assert!(lost.stdout.starts_with("1 secret of authenticator apps sealed"), "{}", lost.stdout);
+    let found = home.run(&["key", "reseal", "third.key"]);
+    assert_eq!((found.code, found.stderr.as_str()), (Some(0), ""), "{}", found.stdout);
+}
+
+/// An account whose owner has confirmed an address.
+async fn with_address(owner: &Client) {
+    const EMAIL: &str = "ada@example.org";
+    assert_eq!(owner.register("ada", PASSWORD).await.status, 201);
+    owner.login("ada", PASSWORD).await;
+    let asked = owner.call("/mail/codes", json!({ "email": EMAIL, "purpose": "verify" })).await;
+    assert_eq!(asked.status, 202, "{}", asked.text);
+    for _ in 0..1500 {
+        let mails = owner.get(&format!("/dev/outbox.json?email={EMAIL}")).await.body;
+        if let Some(mail) = mails.as_array().and_then(|mails| mails.first()) {
+            let set = flows::set(owner, EMAIL, &flows::code_of(mail)).await;
+            assert_eq!(set.status, 204, "{}", set.text);
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await; // a process of its own has no clock to advance
+    }
+    panic!("no mail");
 }
 
 /// The published ones, once there are so many.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::page::Page;
+use crate::mail::flows;
 use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::verify;
 
@@ -184,6 +185,26 @@ pub async fn messages() -> Vec<&'static str> {
         "{told}"
     );
     vec!["numbers", "prefixes", "entered", "sent"]
+}
+
+pub async fn mails() -> Vec<&'static str> {
+    let app = TestApp::on(Store::Memory).behind_a_proxy();
+    let app = app.without(&["mail-address", "mail-network", "mail-mailbox"]).start().await;
+    let boss = app.sign_in_admin("boss").await;
+    for n in 0..40 {
+        let asked = flows::ask(&app.client_at("203.0.113.7"), &format!("user{n}@example.org")).await;
+        assert_eq!(asked.status, 202, "{}", asked.text);
+    }
+    let page = Page::of(&boss, "/admin").await;
+    let told = banner(&page);
+    assert!(told.contains("Codes by e-mail requested: ") && !told.contains("prefix"), "{told}");
+    for (fact, count) in [("Attempts", "40"), ("Mailboxes", "40"), ("Addresses", "1"), ("Messages sent", "0")]
+    {
+        assert_eq!(page.fact(fact), count, "{fact}: {told}");
+    }
+    let began = boss.get("/api/v1/admin/events?action=attack").await.body;
+    assert_eq!(began["events"][0]["name"], "mails", "{began}");
+    vec!["mailboxes"]
 }
 
 pub async fn registrations() -> Vec<&'static str> {

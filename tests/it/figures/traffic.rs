@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::page::Page;
 use crate::guard;
+use crate::mail::flows;
 use crate::relay::{Logto, id_of};
 use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::support::until;
@@ -292,6 +293,42 @@ pub async fn messages_that_no_gateway_takes() -> Vec<&'static str> {
     let counted = |limit: &str| page.limit(limit).get("counted").copied().unwrap_or(0);
     assert_eq!([counted("sms-phone"), counted("sms-address"), counted("sms-total")], [0, 1, 0]);
     vec!["not-sent"]
+}
+
+/// One code that confirms an address and comes back, one for a new password that is entered wrong, and two to addresses
+/// of nobody, which are withheld.
+pub async fn mails() -> Vec<&'static str> {
+    const EMAIL: &str = "ada@example.org";
+    let app = TestApp::start(Store::Memory).await;
+    let (boss, client) = (app.sign_in_admin("boss").await, app.client());
+    assert_eq!(client.register("alice", PASSWORD).await.status, 201);
+    flows::confirm(&app, &app.client(), EMAIL).await;
+    for email in [EMAIL, "eve@example.net", "mallory@example.net"] {
+        assert_eq!(flows::ask(&client, email).await.status, 202);
+    }
+    let code = flows::newest_code(&app, EMAIL, 2).await;
+    let wrong = flows::reset(&client, EMAIL, &verify::other_than(&code)).await;
+    assert_eq!(wrong.status, 401, "{}", wrong.text);
+    let page = Page::of(&boss, "/admin").await;
+    assert_eq!([page.card("Messages sent"), page.card("Wrong codes")], [2, 1]);
+    assert!(page.0.contains(">50% of codes entered<"), "{}", page.0);
+    let messages = page.chart("messages-hour");
+    assert_eq!([messages["Messages sent"], messages["Not sent"], messages["Refused"]], [2, 2, 0]);
+    let busiest = page.0.split_once("id=\"subjects\"").unwrap().1.split("</table>").next().unwrap();
+    let row = busiest.split_once("<bdi>a***@example.org</bdi>").expect("her mailbox").1;
+    assert_eq!(
+        super::page::number(row.split_once("<td class=\"number\">").unwrap().1),
+        4,
+        "asked and entered"
+    );
+    let page = Page::of(&boss, "/admin/limits").await;
+    let counted = |limit: &str| page.limit(limit).get("counted").copied().unwrap_or(0);
+    assert_eq!(["mail-total", "mail-mailbox", "mail-address", "mail-guess"].map(counted), [2, 4, 4, 1]);
+    assert_eq!(
+        [page.nearest("mail-total"), page.nearest("mail-address")],
+        ["2 of 1,000 / 1 d", "4 of 10 / 1 h"]
+    );
+    vec!["sent", "not-sent", "came-back", "wrong-codes", "counted", "nearest", "subject"]
 }
 
 /// Twelve wrong passwords and one right one; a day later fifteen and one. A record that is younger says nothing.

@@ -66,6 +66,7 @@ async fn take_mail(stream: TcpStream) -> std::io::Result<()> {
         let answer = match line.trim_end() {
             "." => "250 taken",
             _ if in_mail => "",
+            rcpt if rcpt.starts_with("RCPT TO:<gone@") => "550 5.1.1 nobody here\u{1b}[2J has that name",
             "DATA" => "354 go on",
             "QUIT" => "221 bye",
             _ => "250 mx.test",
@@ -200,8 +201,16 @@ async fn a_long_record_is_read_whole() {
 async fn with_an_address_its_domain_is_asked_for_too() {
     let ended = check("example.org", Some("ada@example.net")).await;
     assert!(ended.stdout.contains("ok   MX of example.net: 10 mail.example.net.\n"), "{}", ended.stdout);
-    assert!(ended.stdout.contains("ok   it took a mail to a***@example.net"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("ok   it took a mail to a***@example.net: 250 taken\n"),
+        "{}",
+        ended.stdout
+    );
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let ended = check("example.org", Some("gone@example.net")).await;
+    let line = "FAIL a mail to g***@example.net: the server answered 550 5.1.1: 5.1.1 nobody here[2J has that name\n";
+    assert!(ended.stdout.contains(line), "{}", ended.stdout);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), "One check failed.\n"));
     let ended = check("example.org", Some("ada@null.example.net")).await;
     let line = "FAIL MX of null.example.net: a null MX says that it takes no mail (RFC 7505); no mail arrives there\n";
     assert!(ended.stdout.contains(line), "{}", ended.stdout);

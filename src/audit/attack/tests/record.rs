@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::audit::{
-    Action, AttackEntry, AttackKind, AttackWatch, Audit, AuditEvent, EventFilter, EventSubject, FROM_DEVICE,
-    Outcome, Settings,
+    Action, AttackEntry, AttackFigures, AttackKind, AttackWatch, Audit, AuditEvent, EventFilter,
+    EventSubject, FROM_DEVICE, Outcome, Settings,
 };
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
@@ -90,6 +90,7 @@ on_both_databases!(
     a_spray_and_one_address_have_different_figures,
     honest_people_are_those_who_prove_it,
     messages_say_where_they_go_and_whether_codes_come_back,
+    a_flood_of_mails_is_told_whether_anybody_gets_them_or_not,
     an_attack_goes_on_through_a_pause_and_after_all_instances_were_down,
     what_is_usual_is_no_attack,
     each_realm_is_watched_by_itself,
@@ -207,6 +208,26 @@ async fn messages_say_where_they_go_and_whether_codes_come_back(database: TestDa
     assert_eq!((figures.attempts, figures.done, figures.entered, figures.honest), (37, 36, 1, 1));
     assert_eq!((figures.numbers, figures.prefixes), (3, 1));
     assert_eq!(figures.top_prefix.unwrap().mask, "+861380013****");
+}
+
+async fn a_flood_of_mails_is_told_whether_anybody_gets_them_or_not(database: TestDatabase) {
+    let rig = rig(database).await;
+    let event = |action, mailbox: &'static str, outcome| AuditEvent {
+        name: Some("reset"),
+        address: Some(EventSubject::Address(&[4, 203, 0, 113, 7])),
+        network: Some(EventSubject::Network(&[4, 203, 0, 113])),
+        phone: Some(EventSubject::Mailbox(mailbox)),
+        ..AuditEvent::new(rig.clock.now(), action, outcome)
+    };
+    for _ in 0..20 {
+        rig.audit.record(event(Action::Mail, "ada@example.org", Outcome::Ok));
+        rig.audit.record(event(Action::Mail, "nobody@example.org", Outcome::Withheld));
+    }
+    rig.audit.record(event(Action::MailGuess, "ada@example.org", Outcome::Ok));
+    let attack = rig.check().await.remove(0);
+    assert_eq!(attack.kind, AttackKind::Mails);
+    let AttackFigures { attempts, done, numbers, entered, .. } = attack.figures;
+    assert_eq!((attempts, done, numbers, entered), (40, 20, 2, 1));
 }
 
 async fn an_attack_goes_on_through_a_pause_and_after_all_instances_were_down(database: TestDatabase) {

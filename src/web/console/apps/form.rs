@@ -394,7 +394,11 @@ impl DraftError {
 mod tests {
     use std::path::Path;
 
+    use serde_json::Value;
+    use utoipa::PartialSchema;
+
     use super::*;
+    use crate::config::{App, AppPart, OidcClient};
 
     fn pairs(text: &str) -> Vec<(String, String)> {
         url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
@@ -469,6 +473,30 @@ mod tests {
         assert!(read(&renamed.toml()).client("grafana").is_some(), "{}", renamed.toml());
         let none = AppForm::read(&pairs(&sent.replace("&oidc=on", "")), Some(&app));
         assert_eq!(none.oidc, None, "not ticked");
+    }
+
+    /// What is not in the form is lost by saving it.
+    #[test]
+    fn the_form_has_every_key_of_an_application() {
+        let sorted = |value: &Value, at: &str| {
+            let mut keys = Vec::from_iter(value.pointer(at).unwrap().as_object().unwrap().keys().cloned());
+            keys.sort_unstable();
+            keys
+        };
+        let client = ClientForm {
+            client_id: "a".to_owned(),
+            post_logout_redirect_uris: vec!["https://a.example".to_owned()],
+            allow_private: true,
+            groups: Vec::new(),
+            ..ClientForm::default()
+        };
+        for (schema, form) in [
+            (json!(App::schema()), json!(AppForm::default())),
+            (json!(AppPart::schema()), json!(PartForm::default())),
+            (json!(OidcClient::schema()), json!(client)),
+        ] {
+            assert_eq!(sorted(&schema, "/properties"), sorted(&form, ""));
+        }
     }
 
     #[test]
