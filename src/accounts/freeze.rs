@@ -13,10 +13,7 @@ use zeroize::Zeroizing;
 
 use super::emails::void_codes;
 use super::factors::END_WITHOUT_FACTOR;
-use super::{
-    Account, AccountId, Accounts, Emails, Factor, FactorProof, FirstFactor, Proof, SessionStart,
-    session_changes,
-};
+use super::{Account, AccountId, Accounts, Emails, Factor, FactorProof, session_changes};
 use crate::clock::Micros;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -165,21 +162,27 @@ impl Accounts {
     }
 }
 
+/// Why a sign-in begins no session of a frozen account.
+pub(super) enum FreezeRefusal {
+    /// A factor that it had before is asked for.
+    FactorMissing,
+    Frozen,
+}
+
 /// Why what was shown begins no session of a frozen account; None if it lifts the freeze.
 pub(super) async fn refuses(
     db: &Db,
     account: AccountId,
-    proof: &Proof,
-) -> Result<Option<SessionStart>, DbError> {
-    let shown = proof.second.first();
+    by_password: bool,
+    shown: Option<&FactorProof>,
+) -> Result<Option<FreezeRefusal>, DbError> {
     let Some(had) = HadBefore::of(db, account, shown).await? else { return Ok(None) };
-    let by_password = matches!(proof.first, FirstFactor::Password | FirstFactor::PasswordFrom(_));
     let nothing = !had.factor && !had.number && !had.lost_number;
     Ok(match by_password {
         _ if had.proved => None,
-        true if had.factor && shown.is_none() => Some(SessionStart::FactorMissing),
+        true if had.factor && shown.is_none() => Some(FreezeRefusal::FactorMissing),
         true if nothing => None,
-        _ => Some(SessionStart::Frozen),
+        _ => Some(FreezeRefusal::Frozen),
     })
 }
 

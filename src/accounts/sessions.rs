@@ -16,9 +16,10 @@ use super::factor_policy::FactorState;
 use super::factor_sql::{
     asks_factor, factor_columns, is_trusted, proof_holds, proved_columns, strongest_factor,
 };
+use super::freeze::{self, FreezeRefusal};
 use super::{
     Account, AccountId, DeviceId, Factor, FactorProof, FactorSetup, ProvedFactors, SessionId, SignInClient,
-    freeze, proofs, session_changes,
+    proofs, session_changes,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::{FactorSettings, LiveHandle, SessionSettings};
@@ -536,8 +537,13 @@ impl Sessions {
         let idle_until = now.plus(self.settings.idle).min(ends_at);
         let proof: Proof = proof.into();
         let frozen = account.frozen_at.is_some();
-        if frozen && let Some(refused) = freeze::refuses(&self.db, account.id, &proof).await? {
-            return Ok(refused);
+        if frozen {
+            let by_password = matches!(proof.first, FirstFactor::Password | FirstFactor::PasswordFrom(_));
+            match freeze::refuses(&self.db, account.id, by_password, proof.second.first()).await? {
+                Some(FreezeRefusal::FactorMissing) => return Ok(SessionStart::FactorMissing),
+                Some(FreezeRefusal::Frozen) => return Ok(SessionStart::Frozen),
+                None => {}
+            }
         }
         let (verified_at, by_password, device) = match proof.first {
             FirstFactor::Password => (now, 1_i64, None),
