@@ -123,7 +123,7 @@ pub struct HadBefore {
 }
 
 impl HadBefore {
-    /// None if it is not frozen.
+    /// Reads it, and whether the factor that is shown is one of before; None if the account is not frozen.
     async fn of(db: &Db, account: AccountId, shown: Option<&FactorProof>) -> Result<Option<Self>, DbError> {
         const SQL: &str = concat!(
             "SELECT COALESCE(frozen_from, frozen_at), phone_lost_at, CAST(CASE WHEN ",
@@ -156,7 +156,7 @@ impl HadBefore {
 }
 
 impl Accounts {
-    /// None if it is not frozen.
+    /// Reads what a frozen account had before its address changed; None if the account is not frozen.
     pub async fn had_before(&self, account: AccountId) -> Result<Option<HadBefore>, DbError> {
         HadBefore::of(&self.db, account, None).await
     }

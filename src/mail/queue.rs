@@ -150,7 +150,7 @@ impl MailQueue {
         Self { db, clock }
     }
 
-    /// By the clock that mails are queued by.
+    /// The time by the database's clock, by which mails are queued and expire.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }

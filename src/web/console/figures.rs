@@ -38,8 +38,9 @@ pub const EVENTS: [FateSeries; 4] = [
     ("event.refused", "refused", &[Fate::Refused]),
 ];
 
-/// By SMS and by e-mail.
+/// The actions that send a code: by SMS and by e-mail.
 pub const CODES_SENT: [Action; 2] = [Action::Send, Action::Mail];
+/// The actions that enter one.
 const CODES_ENTERED: [Action; 2] = [Action::Guess, Action::MailGuess];
 
 #[derive(Debug, Clone, Copy, Default)]
