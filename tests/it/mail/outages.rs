@@ -1,6 +1,9 @@
 //! What is lost while mails are handed over: the process, the mail server, Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
@@ -488,6 +491,28 @@ async fn a_clock_that_is_set_back_does_not_prolong_a_pause() {
     app.clock.set(app.clock.now().minus(24 * 60 * MINUTE));
     proxy.open().await;
     until("it is known to be back", async || !is_away(&app)).await;
+}
+
+/// Whether a future waits for something after its first turn.
+async fn waits(future: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_server_that_stops_waits_for_mails_that_are_being_taken() {
+    let app = TestApp::start(Store::Memory).await;
+    let (codes, live) = (&app.services.codes, app.services.live.snapshot());
+    // A database that answers at once leaves nothing to stop in.
+    let taking = loop {
+        let mut taking = Box::pin(codes.deliver_mail(&live));
+        if waits(&mut taking).await {
+            break taking;
+        }
+    };
+    let mut draining = Box::pin(codes.drain());
+    assert!(waits(&mut draining).await, "what it finds would be sent by nobody");
+    taking.await.unwrap();
+    draining.await;
 }
 
 #[tokio::test]
