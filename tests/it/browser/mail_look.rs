@@ -9,7 +9,7 @@ use strum::VariantArray;
 
 use super::look::Look;
 use crate::mail::console::refuse_mail;
-use crate::mail::flows::{freeze_code, mails, newest_code};
+use crate::mail::flows::{freeze_code, newest_code, until};
 use crate::mail::pages::by_mail_alone;
 use crate::mail::servers::facts;
 use crate::support::app::{PASSWORD, Store, TestApp, typed};
@@ -148,8 +148,7 @@ async fn rules(look: &Look<'_>) {
 async fn console(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     // The mail that froze it: to the address before.
-    let told = mails(app, ADA).await;
-    let code = told.iter().find_map(freeze_code).expect("a code that freezes");
+    let code = until(app, ADA, |mails| mails.iter().find_map(freeze_code)).await;
     browser.open("/freeze").await;
     browser.fill(&[("code", &code)]).await;
     browser.follow("button.danger").await;

@@ -58,13 +58,23 @@ pub fn code_of(mail: &Value) -> String {
     text.lines().map(str::trim).find(is_code).unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
-/// The code of the newest of so many mails with a code.
-pub async fn newest_code(app: &TestApp, email: &str, count: usize) -> String {
+/// The newest of so many mails with a code. A notice may come after it.
+pub async fn newest_with_code(app: &TestApp, email: &str, count: usize) -> Value {
     let newest = |mails: &[Value]| {
         let codes: Vec<_> = mails.iter().filter(|mail| has_code(mail)).collect();
-        (codes.len() >= count).then(|| code_of(codes[0]))
+        (codes.len() >= count).then(|| codes[0].clone())
     };
     until(app, email, newest).await
+}
+
+/// The code of the newest of so many mails with a code.
+pub async fn newest_code(app: &TestApp, email: &str, count: usize) -> String {
+    code_of(&newest_with_code(app, email, count).await)
+}
+
+/// How many mails with a code have come.
+pub async fn codes(app: &TestApp, email: &str) -> usize {
+    mails(app, email).await.iter().filter(|mail| has_code(mail)).count()
 }
 
 /// The code of a mail that freezes an account, if it has one.
