@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use askama::Template;
 use rust_i18n::t;
 use strum::{EnumString, IntoStaticStr, VariantArray};
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
@@ -77,7 +78,8 @@ pub struct LetterFacts<'a> {
     pub support: Option<&'a str>,
 }
 
-/// A letter as it is sent; as secret as its code.
+/// A letter as it is sent; as secret as its code, and wiped when dropped.
+#[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Letter {
     pub subject: String,
     pub text: String,

@@ -1,6 +1,7 @@
 //! What of a mail is in the database: a keyed hash of its mailbox, and a seal around its address and code.
 
 use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{LetterKind, Mailbox};
 use crate::entropy::Entropy;
@@ -23,8 +24,8 @@ pub struct QueuedMail {
     pub(super) sealed: Option<String>,
 }
 
-/// What a letter needs beside its kind. As secret as the code.
-#[derive(Serialize, Deserialize)]
+/// What a letter needs beside its kind. As secret as the code, and wiped when dropped.
+#[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 pub struct SealedLetter {
     pub code: String,
     pub locale: String,
@@ -66,12 +67,13 @@ impl MailSeal {
 
     /// Seals a letter for the mail of that id.
     pub fn seal_letter(&self, id: &str, letter: &SealedLetter, entropy: &Entropy) -> String {
-        self.seal(id, &serde_json::to_string(letter).unwrap_or_default(), entropy)
+        let text = Zeroizing::new(serde_json::to_string(letter).unwrap_or_default());
+        self.seal(id, &text, entropy)
     }
 
     /// Opens a letter; None if it was sealed under another key file.
     pub fn letter(&self, id: &str, sealed: &str) -> Option<SealedLetter> {
-        serde_json::from_str(&self.open(id, sealed)?).ok()
+        serde_json::from_slice(&self.seal.open(id.as_bytes(), sealed)?).ok()
     }
 
     /// A mail with a code. One for a new password goes to the address that the account has, not to the spelling of it that
