@@ -22,7 +22,7 @@ use actix_web::web::{Bytes, Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use gatehouse::accounts::{
-    EmailSet, FirstFactor, NewToken, RedeemedCode, SessionToken, SignInClient, TokenScopes, Username,
+    FirstFactor, NewToken, RecipientSet, RedeemedCode, SessionToken, SignInClient, TokenScopes, Username,
 };
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
@@ -314,7 +314,10 @@ async fn mailed(redis: &Redis) {
         let login = Username::parse(&format!("user-{account}")).unwrap();
         let account = services.accounts.find(&login).await.unwrap().unwrap();
         let mailbox = Mailbox::parse(&format!("{}@example.org", login.as_str())).unwrap();
-        assert_eq!(services.emails.set(&account, &mailbox, "en").await.unwrap(), EmailSet::Done);
+        assert_eq!(
+            services.emails.give(&account, &mailbox.clone().into(), "en").await.unwrap(),
+            RecipientSet::Done
+        );
     }
     let mut connection = Connection::open(server.address).await;
     let mut times: [Vec<Duration>; 2] = Default::default();

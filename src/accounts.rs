@@ -16,6 +16,7 @@ mod import;
 mod invitations;
 mod list;
 mod passkeys;
+mod phones;
 mod profiles;
 mod proofs;
 mod realm;
@@ -34,16 +35,16 @@ use sqlx::{FromRow, Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx, traced};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
-use crate::mail::{self, LetterKind, NoticeRule};
+use crate::mail::{self, LetterKind};
 use crate::sms::Phone;
 
 pub use crate::config::SessionSettings;
 pub use administration::{AccountAct, AccountChange, Groups, GroupsError};
 pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device_subject};
-pub use emails::{EmailSet, Emails, ResealedEmails};
+pub use emails::{Emails, ResealedEmails};
 pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
@@ -69,6 +70,7 @@ pub use passkeys::{
     AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel, PasskeyRefusal,
     Passkeys,
 };
+pub use phones::RecipientSet;
 pub use profiles::{DisplayName, Email, Profile, ProfileError, Profiles};
 pub use proofs::{Factor, FactorProof, ProvedFactors};
 pub use realm::{Realm, RealmLogin, RealmLoginError};
@@ -494,7 +496,7 @@ impl Accounts {
             }
             session_changes::record(&mut tx, &self.entropy, &account, at).await?;
             if !matches!(shown, ShownBy::Invitation(_)) {
-                self.tell(&mut tx, &account, LetterKind::PasswordChanged, at).await?;
+                mail::tell(&mut tx, &self.entropy, (&account, LetterKind::PasswordChanged), at).await?;
             }
             tx.commit().await?;
         }
@@ -715,88 +717,6 @@ from_row!(DeviceRow, row => DeviceRow {
     device_failures: row.try_get("device_failures")?,
     device_spent: row.try_get("device_spent")?,
 });
-
-// The number of an account; no two accounts have the same.
-
-/// A number that an account had for so long counts when it is frozen, see `freeze`: the owner was told of it meanwhile.
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PhoneSet {
-    Done,
-    Taken,
-    /// The account no longer exists, was disabled, or has another password.
-    Gone,
-}
-
-impl Accounts {
-    /// Gives the account a number, replacing any earlier one. The account is as it was when its password was
-    /// verified: whatever happened to it since is not undone.
-    pub async fn set_phone(&self, account: &Account, phone: &Phone) -> Result<PhoneSet, DbError> {
-        // Checked first, because PostgreSQL would log a statement that fails on the index, including the
-        // number. A client that was admitted by the older number in the meantime starts no session; existing
-        // sessions continue.
-        const SQL: &str =
-            "UPDATE accounts SET phone_lost_at = CASE WHEN phone <> $1 AND COALESCE(phone_since, created_at) <= $5
-            THEN $3 ELSE phone_lost_at END,
-            phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
-            password_version = password_version + 1
-            WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
-        let id = account.id.to_string();
-        let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
-        let now = tx.now(&self.clock).await?;
-        let set = execute!(in &mut tx => query(SQL).bind(phone.as_str()).bind(&id).bind(now.0)
-            .bind(account.password_version).bind(now.minus(WEEK).0))
-        .map_err(DbError::from);
-        let set = match set {
-            Ok(0) => {
-                drop(tx);
-                Ok(0)
-            }
-            Ok(rows) => {
-                self.tell(&mut tx, &id, LetterKind::PhoneChanged, now).await?;
-                tx.commit().await?;
-                Ok(rows)
-            }
-            Err(error) => {
-                drop(tx);
-                Err(error)
-            }
-        };
-        match set {
-            Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
-            Ok(0) => Ok(PhoneSet::Gone),
-            Ok(_) => Ok(PhoneSet::Done),
-            Err(error) if error.is_unique_violation() => Ok(PhoneSet::Taken),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes the number, and with it every sign-in by it that has no session yet. False if it is the only
-    /// way to sign in.
-    pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str =
-            "UPDATE accounts SET phone_lost_at = CASE WHEN COALESCE(phone_since, created_at) <= $2 THEN $3
-            ELSE phone_lost_at END, phone = NULL, phone_since = NULL, password_version = password_version + 1
-            WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
-        let account = id.to_string();
-        let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
-        let now = tx.now(&self.clock).await?;
-        let removed =
-            execute!(in &mut tx => query(SQL).bind(&account).bind(now.minus(WEEK).0).bind(now.0))? > 0;
-        if removed {
-            self.tell(&mut tx, &account, LetterKind::PhoneRemoved, now).await?;
-            tx.commit().await?;
-        }
-        Ok(removed)
-    }
-
-    /// Tells the owner by mail of a change of what opens the account, if it has an address.
-    async fn tell(&self, tx: &mut Tx, account: &str, kind: LetterKind, now: Micros) -> Result<(), DbError> {
-        mail::tell(tx, &self.entropy, (account, kind), None, NoticeRule::CRITICAL, now).await
-    }
-}
 
 #[cfg(test)]
 mod tests;

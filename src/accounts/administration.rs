@@ -10,7 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::{Account, AccountId, Accounts, session_changes};
 use crate::config::is_custom_name;
 use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
-use crate::mail::{self, LetterKind, NoticeRule};
+use crate::mail::{self, LetterKind};
 
 /// In URLs by these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
@@ -182,7 +182,7 @@ impl Accounts {
         }
         if act == AccountAct::ClearFactors {
             let what = (account.as_str(), LetterKind::FactorRemoved);
-            mail::tell(&mut tx, &self.entropy, what, None, NoticeRule::CRITICAL, at).await?;
+            mail::tell(&mut tx, &self.entropy, what, at).await?;
         }
         // Last, as wherever sessions end, so that no two wait for each other.
         if !act.ends().is_empty() {

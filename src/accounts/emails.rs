@@ -7,14 +7,16 @@ use std::time::Duration;
 use gatehouse_limiter::LimitMode;
 use sqlx::{query, query_as, query_scalar};
 
-use super::{Account, AccountId, Accounts, BY_EMAIL, CreateError, INSERT, Phc, Roles, Username, insert};
+use super::{
+    Account, AccountId, Accounts, BY_EMAIL, CreateError, INSERT, Phc, RecipientSet, Roles, Username, insert,
+};
 use crate::clock::{Clock, Micros};
 use crate::codes::{Recipient, RecipientOwners};
 use crate::config::{LiveSettings, ResetByMail};
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
-use crate::mail::{LetterKind, MailSeal, Mailbox, NoticeRule, SealedLetter, tell, tell_elsewhere};
+use crate::mail::{self, LetterKind, MailSeal, Mailbox, NoticeRule, SealedLetter};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
 
@@ -28,15 +30,6 @@ pub struct Emails {
     pub(super) entropy: Entropy,
     accounts: Accounts,
     pub(super) seal: MailSeal,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EmailSet {
-    Done,
-    /// Another account has the mailbox.
-    Taken,
-    /// The account no longer exists, was disabled, or has another password.
-    Gone,
 }
 
 impl Emails {
@@ -65,6 +58,20 @@ impl Emails {
         match recipient {
             Recipient::Phone(phone) => self.accounts.find_by_phone(phone).await,
             Recipient::Mailbox(mailbox) => self.accounts.one(BY_EMAIL, &[&self.key(mailbox)]).await,
+        }
+    }
+
+    /// Gives the account the number or the address, replacing any earlier one. The account is as it was when its password was
+    /// verified: whatever happened to it since is not undone.
+    pub async fn give(
+        &self,
+        account: &Account,
+        to: &Recipient,
+        locale: &str,
+    ) -> Result<RecipientSet, DbError> {
+        match to {
+            Recipient::Phone(phone) => self.accounts.set_phone(account, phone).await,
+            Recipient::Mailbox(mailbox) => self.set(account, mailbox, locale).await,
         }
     }
 
@@ -99,9 +106,13 @@ impl Emails {
         Ok(account)
     }
 
-    /// Gives the account an address, replacing any earlier one, to which that is told. The account is as it was when its
-    /// password was verified: whatever happened to it since is not undone.
-    pub async fn set(&self, account: &Account, mailbox: &Mailbox, locale: &str) -> Result<EmailSet, DbError> {
+    /// The earlier address is told.
+    pub(super) async fn set(
+        &self,
+        account: &Account,
+        mailbox: &Mailbox,
+        locale: &str,
+    ) -> Result<RecipientSet, DbError> {
         const HELD: &str =
             "SELECT COUNT(*) FROM accounts WHERE id = $1 AND password_version = $2 AND disabled_at IS NULL";
         const TAKEN: &str = "SELECT COUNT(*) FROM account_emails WHERE mailbox = $1 AND account <> $2";
@@ -115,25 +126,25 @@ impl Emails {
         let held: i64 = on_tx!(&mut tx, connection => query_scalar(HELD).bind(&id).bind(account.password_version)
             .fetch_one(connection).await)?;
         if held == 0 {
-            return Ok(EmailSet::Gone);
+            return Ok(RecipientSet::Gone);
         }
         // Looked at first, because PostgreSQL would log a statement that fails on the index.
         let taken: i64 = on_tx!(&mut tx, connection => query_scalar(TAKEN).bind(&key).bind(&id).fetch_one(connection).await)?;
         if taken > 0 {
-            return Ok(EmailSet::Taken);
+            return Ok(RecipientSet::Taken);
         }
         self.tell_old(&mut tx, &id, LetterKind::AddressChanged, Some(mailbox.as_str()), now).await?;
         let set =
             execute!(in &mut tx => query(SET).bind(&id).bind(&key).bind(&sealed).bind(locale).bind(now.0));
         match set.map_err(DbError::from) {
             Ok(_) => {}
-            Err(error) if error.is_unique_violation() => return Ok(EmailSet::Taken),
+            Err(error) if error.is_unique_violation() => return Ok(RecipientSet::Taken),
             Err(error) => return Err(error),
         }
         void_codes(&mut tx, &id, now).await?;
-        tell(&mut tx, &self.entropy, (&id, LetterKind::AddressSet), None, NoticeRule::CRITICAL, now).await?;
+        mail::tell(&mut tx, &self.entropy, (&id, LetterKind::AddressSet), now).await?;
         tx.commit().await?;
-        Ok(EmailSet::Done)
+        Ok(RecipientSet::Done)
     }
 
     /// Tells the owner that somebody has signed in from a browser that the account did not know, unless it is the one in
@@ -157,7 +168,7 @@ impl Emails {
         }
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
-        tell(&mut tx, &self.entropy, (&id, LetterKind::NewDevice), Some(network), rule, now).await?;
+        mail::tell_of_device(&mut tx, &self.entropy, (&id, network), rule, now).await?;
         tx.commit().await
     }
 
@@ -204,7 +215,7 @@ impl Emails {
         execute!(in tx => query(HALVES).bind(account))?;
         let code = self.new_freeze_code(tx, account, now).await?.shown();
         let letter = SealedLetter { code, locale, address: Some(address) };
-        tell_elsewhere(tx, (&self.seal, &self.entropy), (account, kind), (&mailbox, &letter), now).await
+        mail::tell_elsewhere(tx, (&self.seal, &self.entropy), (account, kind), (&mailbox, &letter), now).await
     }
 }
 

@@ -17,7 +17,7 @@ use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
-use crate::mail::{self, LetterKind, NoticeRule};
+use crate::mail::{self, LetterKind};
 use crate::secret::{SubKey, hidden_debug};
 
 use totp::{SecretSeal, read_base32};
@@ -116,7 +116,7 @@ pub enum TotpResult {
 pub struct Factors {
     pub(super) db: Db,
     pub(super) clock: Clock,
-    entropy: Entropy,
+    pub(super) entropy: Entropy,
     seal: SecretSeal,
     codes: SubKey,
 }
@@ -194,7 +194,7 @@ impl Factors {
         proofs::prove(&mut tx, session, &proof).await?;
         let codes = self.hand_out(&mut tx, account).await?;
         self.end_void(&mut tx, account, session, now).await?;
-        self.tell(&mut tx, &id, LetterKind::FactorAdded, now).await?;
+        mail::tell(&mut tx, &self.entropy, (&id, LetterKind::FactorAdded), now).await?;
         tx.commit().await?;
         Ok(Some((codes, proof)))
     }
@@ -214,7 +214,7 @@ impl Factors {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let codes = self.hand_out(&mut tx, account).await?;
         self.end_void(&mut tx, account, session, now).await?;
-        self.tell(&mut tx, &account.to_string(), LetterKind::FactorAdded, now).await?;
+        mail::tell(&mut tx, &self.entropy, (&account.to_string(), LetterKind::FactorAdded), now).await?;
         tx.commit().await?;
         Ok(codes)
     }
@@ -325,20 +325,9 @@ impl Factors {
             execute!(in &mut tx => query(sql).bind(&id))?;
         }
         self.end_void(&mut tx, account, session, now).await?;
-        self.tell(&mut tx, &id, LetterKind::FactorRemoved, now).await?;
+        mail::tell(&mut tx, &self.entropy, (&id, LetterKind::FactorRemoved), now).await?;
         tx.commit().await?;
         Ok(true)
-    }
-
-    /// Tells the owner by mail, if the account has an address.
-    pub(super) async fn tell(
-        &self,
-        tx: &mut Tx,
-        account: &str,
-        kind: LetterKind,
-        now: Micros,
-    ) -> Result<(), DbError> {
-        mail::tell(tx, &self.entropy, (account, kind), None, NoticeRule::CRITICAL, now).await
     }
 
     /// A browser has proved a factor of the account, or set one up. The newest 20 are kept.

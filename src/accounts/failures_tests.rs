@@ -1,5 +1,5 @@
 use super::*;
-use crate::accounts::{Phc, PhoneSet, ShownBy, Username};
+use crate::accounts::{Phc, RecipientSet, ShownBy, Username};
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
@@ -124,7 +124,7 @@ async fn another_number_or_another_hash_leaves_the_failures_as_they_are(database
     accounts.count_failure(&alice, 2, 1).await.unwrap();
     assert!(accounts.rehash(alice.id, &phc("first"), &phc("dearer")).await.unwrap());
     let other = Phone::stored("+8613800138001".to_owned());
-    assert_eq!(accounts.set_phone(&alice, &other).await.unwrap(), PhoneSet::Done);
+    assert_eq!(accounts.set_phone(&alice, &other).await.unwrap(), RecipientSet::Done);
     let now = again(&accounts, &alice).await;
     assert_eq!(now.password_failures, 1);
     assert_eq!(accounts.count_failure(&now, 2, 1).await.unwrap(), FailureResult::Disabled);

@@ -17,7 +17,7 @@ use super::{Account, AccountId, Accounts, Emails, Factor, FactorProof, session_c
 use crate::clock::Micros;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
-use crate::mail::{LetterKind, NoticeRule, tell};
+use crate::mail::{self, LetterKind};
 
 /// How long the code works that an address gets when it is an account's no more.
 const LASTS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -62,7 +62,7 @@ impl Emails {
         Ok(code)
     }
 
-    /// Uses a code up: every session of its account ends, and codes no longer open it. False if there is no such code.
+    /// Uses a code up: every session of its account ends, and codes no longer open it. None if there is no such code.
     pub async fn freeze(&self, code: &FreezeCode) -> Result<Option<AccountId>, DbError> {
         const WHOSE: &str =
             "SELECT account, expires_at FROM freeze_codes WHERE code = $1 AND expires_at > $2";
@@ -91,7 +91,7 @@ impl Emails {
             }
             // They would set a password once the freeze is lifted.
             void_codes(&mut tx, &id, at).await?;
-            tell(&mut tx, &self.entropy, (&id, LetterKind::Frozen), None, NoticeRule::CRITICAL, at).await?;
+            mail::tell(&mut tx, &self.entropy, (&id, LetterKind::Frozen), at).await?;
             session_changes::record(&mut tx, &self.entropy, &id, at).await?;
         }
         tx.commit().await?;

@@ -19,7 +19,7 @@ use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
-use crate::mail::LetterKind;
+use crate::mail::{self, LetterKind};
 use crate::secret::{SigningKeys, SubKey};
 use crate::unseen::is_seen_whole;
 use crate::webauthn::{
@@ -264,7 +264,7 @@ impl Passkeys {
         } else {
             session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         }
-        self.factors.tell(&mut tx, &id, LetterKind::FactorAdded, now).await?;
+        mail::tell(&mut tx, &self.factors.entropy, (&id, LetterKind::FactorAdded), now).await?;
         tx.commit().await?;
         Ok(Ok((passkey, codes, proof)))
     }

@@ -195,7 +195,7 @@ async fn under_another_key_addresses_are_found_and_notices_that_wait_are_sent(da
     let [old, new, third] = [1, 2, 3].map(under);
     let [before, now] = ["ada@old.example", "ada@new.example"].map(|it| Mailbox::parse(it).unwrap());
     let ada = old.create(&name("ada"), &phc("x"), (&before, "en")).await.unwrap();
-    assert_eq!(old.set(&ada, &now, "en").await.unwrap(), EmailSet::Done);
+    assert_eq!(old.set(&ada, &now, "en").await.unwrap(), RecipientSet::Done);
 
     let reseal = async |emails: &Emails, from: u8| {
         let ResealedEmails { sealed, kept, lost } =
@@ -248,9 +248,9 @@ async fn of_fifty_accounts_that_want_one_number_at_once_one_gets_it(database: Te
     let mut done = 0;
     for task in tasks {
         match task.await.unwrap() {
-            PhoneSet::Done => done += 1,
-            PhoneSet::Taken => {}
-            PhoneSet::Gone => panic!("none was removed"),
+            RecipientSet::Done => done += 1,
+            RecipientSet::Taken => {}
+            RecipientSet::Gone => panic!("none was removed"),
         }
     }
     assert_eq!(done, 1);
@@ -260,16 +260,20 @@ async fn a_number_is_replaced_and_removed_where_a_password_is_left(database: Tes
     let accounts = accounts(&database.url).await;
     let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
     let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
-    assert_eq!(accounts.set_phone(&alice, &phone(1)).await.unwrap(), PhoneSet::Taken);
+    assert_eq!(accounts.set_phone(&alice, &phone(1)).await.unwrap(), RecipientSet::Taken);
     for number in [phone(2), phone(2), phone(3)] {
         let now = accounts.by_id(alice.id).await.unwrap().unwrap();
-        assert_eq!(accounts.set_phone(&now, &number).await.unwrap(), PhoneSet::Done);
-        assert_eq!(accounts.set_phone(&now, &phone(4)).await.unwrap(), PhoneSet::Gone, "it is not as it was");
+        assert_eq!(accounts.set_phone(&now, &number).await.unwrap(), RecipientSet::Done);
+        assert_eq!(
+            accounts.set_phone(&now, &phone(4)).await.unwrap(),
+            RecipientSet::Gone,
+            "it is not as it was"
+        );
         assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, Some(number));
     }
     assert_eq!(accounts.find_by_phone(&phone(2)).await.unwrap(), None, "free again");
     let nobody = Account { id: AccountId::random(&Entropy::Os), ..alice.clone() };
-    assert_eq!(accounts.set_phone(&nobody, &phone(4)).await.unwrap(), PhoneSet::Gone);
+    assert_eq!(accounts.set_phone(&nobody, &phone(4)).await.unwrap(), RecipientSet::Gone);
     assert!(accounts.remove_phone(alice.id).await.unwrap());
     assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, None);
     assert!(!accounts.remove_phone(bob.id).await.unwrap(), "his only way in");

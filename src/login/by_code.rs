@@ -10,7 +10,7 @@ use super::guard::{GuardedLogin, LoginGuard};
 use super::sign_in::sign_ins;
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin};
 use crate::accounts::{
-    Account, Accounts, CreateError, EmailSet, Emails, KnownDevices, Phc, PhoneSet, ShownBy, Username,
+    Account, Accounts, CreateError, Emails, KnownDevices, Phc, RecipientSet, ShownBy, Username,
 };
 use crate::audit::{self, Action, AuditEvent};
 use crate::codes::{CheckOutcome, CodeGuess, CodeService, Proven, Recipient};
@@ -255,28 +255,9 @@ impl ByCode {
         self.record(account, by, solved, (Action::Reset, None));
     }
 
-    /// Gives an account the number, replacing any earlier one. A number opens the account, so the account's
-    /// password must just have been verified.
+    /// Gives an account the number or the address that the code was sent to, replacing any earlier one. Both open the
+    /// account, so the account's password must just have been verified.
     pub async fn give(
-        &self,
-        live: &LiveSettings,
-        account: &Account,
-        entry: CodeEntry<'_>,
-    ) -> Result<(), CodeRefusal> {
-        let guess = self.guess(live, entry, Purpose::Verify).await?;
-        let proven = proven(self.codes.check(live, guess).await?)?;
-        let phone = proven.recipient().phone().ok_or(CodeRefusal::WrongCode)?;
-        match self.accounts.set_phone(account, phone).await? {
-            PhoneSet::Done => Ok(()),
-            PhoneSet::Taken => Err(CodeRefusal::PhoneTaken),
-            // The account was changed during its own session, which has ended with that.
-            PhoneSet::Gone => Err(CodeRefusal::WrongCode),
-        }
-    }
-
-    /// Gives an account the address that the code was sent to, replacing any earlier one. It can set a password, so the
-    /// account's password must just have been verified.
-    pub async fn give_email(
         &self,
         live: &LiveSettings,
         account: &Account,
@@ -285,12 +266,14 @@ impl ByCode {
     ) -> Result<(), CodeRefusal> {
         let guess = self.guess(live, entry, Purpose::Verify).await?;
         let proven = proven(self.codes.check(live, guess).await?)?;
-        let mailbox = proven.recipient().mailbox().ok_or(CodeRefusal::WrongCode)?;
-        match self.emails.set(account, mailbox, locale).await? {
-            EmailSet::Done => Ok(()),
-            EmailSet::Taken => Err(CodeRefusal::EmailTaken),
-            EmailSet::Gone => Err(CodeRefusal::WrongCode),
-        }
+        let set = self.emails.give(account, proven.recipient(), locale).await?;
+        Err(match (set, proven.recipient()) {
+            (RecipientSet::Done, _) => return Ok(()),
+            (RecipientSet::Taken, Recipient::Phone(_)) => CodeRefusal::PhoneTaken,
+            (RecipientSet::Taken, Recipient::Mailbox(_)) => CodeRefusal::EmailTaken,
+            // The account was changed during its own session, which has ended with that.
+            (RecipientSet::Gone, _) => CodeRefusal::WrongCode,
+        })
     }
 
     /// Proves once more that who is signed in has the account's number, which alone opens it.

@@ -11,7 +11,9 @@ mod transport;
 pub use dns::{DnsCheck, DnsResult, MailDns};
 pub use letter::{Letter, LetterFacts, LetterKind, letter};
 pub use mailbox::{Mailbox, MailboxError};
-pub use queue::{MailQueue, MailResult, MailState, NoticeRule, TakenMail, tell, tell_elsewhere};
+pub use queue::{
+    MailQueue, MailResult, MailState, NoticeRule, TakenMail, tell, tell_elsewhere, tell_of_device,
+};
 pub use seal::{MailSeal, QueuedMail, SealedLetter};
 pub use smtp::{MailDelivery, SmtpCheck, SmtpPhase};
 pub use transport::{MailOpenError, MailOutbox, MailTransport, Mailer, SentMail};

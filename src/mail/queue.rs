@@ -96,9 +96,30 @@ impl QueuedMail {
     }
 }
 
-/// Tells the owner of an account by mail, if the account has an address: in the transaction of what is told, so that
-/// neither is without the other. Notices of a kind that are not sent yet are one.
+/// Tells the owner of an account by mail of a change of what opens it, if the account has an address: in the transaction
+/// of the change, so that neither is without the other.
 pub async fn tell(
+    tx: &mut Tx,
+    entropy: &Entropy,
+    what: (&str, LetterKind),
+    now: Micros,
+) -> Result<(), DbError> {
+    queue_notice(tx, entropy, what, None, NoticeRule::CRITICAL, now).await
+}
+
+/// Tells the owner of an account by mail of a sign-in from a new browser, and the network that it is in.
+pub async fn tell_of_device(
+    tx: &mut Tx,
+    entropy: &Entropy,
+    (account, network): (&str, &str),
+    rule: NoticeRule,
+    now: Micros,
+) -> Result<(), DbError> {
+    queue_notice(tx, entropy, (account, LetterKind::NewDevice), Some(network), rule, now).await
+}
+
+/// Notices of a kind that are not sent yet are one.
+async fn queue_notice(
     tx: &mut Tx,
     entropy: &Entropy,
     (account, kind): (&str, LetterKind),

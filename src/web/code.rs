@@ -57,7 +57,7 @@ pub struct CodeFields {
     pub in_hand: Option<String>,
 }
 
-/// `POST /login/code`, `POST /password/reset`, `POST /account/phone` and `POST /account/phone/remove`
+/// `POST` of the pages in [`FormTexts`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeForm {
@@ -405,11 +405,6 @@ pub async fn send_step(
     }
 }
 
-pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldErrors) -> Option<Phone> {
-    let parsed = extract::parse_phone(live, fields.phone.expose()).map_err(Message::from);
-    errors.take(Field::Phone, parsed)
-}
-
 /// What a form sends codes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
@@ -487,16 +482,6 @@ fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<MessageCo
     let typed = fields.code.expose().trim();
     let missing = if typed.is_empty() { Message::CodeMissing } else { Message::CodeDigits };
     errors.take(Field::Code, MessageCode::parse(typed).ok_or(missing))
-}
-
-pub fn parse_both(
-    live: &LiveSettings,
-    fields: &CodeFields,
-    errors: &mut FieldErrors,
-) -> Option<(Phone, MessageCode)> {
-    let phone = parse_phone(live, fields, errors);
-    let code = parse_code(fields, errors);
-    phone.zip(code)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

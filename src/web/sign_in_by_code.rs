@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Account, FirstFactor};
 use crate::captcha::CaptchaForm;
+use crate::codes::Recipient;
 use crate::message::{MessageCode, Purpose};
-use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, parse_sent_phone};
+use crate::web::code::{CodeForm, CodePage, LOGIN, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
@@ -35,10 +35,10 @@ pub struct CodeLoginBody {
 /// The account, and whether it was created now.
 async fn sign_in(
     by: &Actor<'_>,
-    (phone, code): (Phone, MessageCode),
+    (to, code): (Recipient, MessageCode),
 ) -> Result<(Box<Account>, bool), ActionRefusal> {
     let solved = by.redeem().await?;
-    Ok(by.services.by_code.sign_in(by.live, by.entry(&phone.into(), &code, solved)).await?)
+    Ok(by.services.by_code.sign_in(by.live, by.entry(&to, &code, solved)).await?)
 }
 
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
@@ -59,7 +59,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     page.before_entry(&reply, Purpose::Login, &form).await?;
-    let parsed = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
+    let parsed = reply.read(&form.guarded, |errors| page.parse_both(&live, &form.fields, errors)).await?;
     let (account, made) = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
     let flash = made.then_some(Flash::Registered);
     let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Code).await?;
@@ -89,7 +89,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     extensions(("x-problems" = json!([ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled", "account-frozen", "registration-closed"])))
 )]
 pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
-    let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
+    let parsed = (parse_sent_phone(&call.live, &body.phone)?.into(), parse_sent_code(&body.code)?);
     let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), parsed).await;
     let (account, _) = call.told(FORM, signed_in).await?;
     let response = welcome_program(&call, &account, FirstFactor::Code, HttpResponse::Ok()).await?;

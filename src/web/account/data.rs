@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::accounts::{Account, AccountAct, AccountChange, AuthenticatedSession};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
-use crate::web::account::{show_form, verified};
+use crate::web::account::with_password::{show_form, verified};
 use crate::web::code::{CodeForm, DELETION, EXPORT};
 use crate::web::http::page::set_all;
 use crate::web::http::{Flash, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult};

@@ -6,28 +6,21 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession};
-use crate::captcha::CaptchaForm;
 use crate::codes::Recipient;
-use crate::login::Password;
-use crate::message::{MessageCode, Purpose};
-use crate::web::account::{require_open, sets_password, show_form, verified};
+use crate::web::account::sets_password;
+use crate::web::account::with_password::{FORM, give, give_by_form, require_open, show_form, verified};
 use crate::web::code::{
     CodeForm, CodePage, EMAIL, EMAIL_FOR_NOTICES, EMAIL_REMOVAL, EMAIL_REMOVAL_FOR_NOTICES, FormTexts,
     parse_sent_code, parse_sent_email,
 };
-use crate::web::form::{FormReply, Notice};
-use crate::web::http::action::{parse_current, read_current};
+use crate::web::http::action::read_current;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, EmailAddress, PASSWORD};
 use crate::web::http::page::language;
 use crate::web::http::{
-    ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, Locale, PageRequest, Problem,
-    SecretField, Services, ServicesData, WebResult,
+    CaptchaSolution, Field, Flash, PageRequest, Problem, SecretField, Services, ServicesData, WebResult,
 };
 use crate::web::second_step::require_factor;
 use crate::web::session::{Member, MemberCall, OwnersForm};
-
-/// Challenges of every form that asks for the current password.
-const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -51,18 +44,6 @@ pub struct RemoveEmailBody {
     #[schema(value_type = CurrentPassword)]
     current_password: SecretField,
     captcha: Option<CaptchaSolution>,
-}
-
-/// The password is verified before the code is compared, so that a wrong password does not use up the code.
-async fn set_email(
-    by: &Actor<'_>,
-    account: &Account,
-    ((to, code), password): ((&Recipient, &MessageCode), Password),
-    locale: Locale,
-) -> Result<(), ActionRefusal> {
-    let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
-    let entry = by.entry(to, code, solved);
-    Ok(by.services.by_code.give_email(by.live, &owner, entry, locale.code()).await?)
 }
 
 /// The words of both forms, and the message after the first: what an address is good for at this account.
@@ -97,25 +78,8 @@ async fn submit_once(
     form: CodeForm,
     services: ServicesData,
 ) -> WebResult {
-    require_open(&visit, &services, &who, EMAIL.path).await?;
-    let live = visit.live(&services);
     let words = EmailTexts::of(&visit, &services, &who.account);
-    let page = CodePage::new(&visit, words.set, Some(who.account.login.as_str()), None);
-    let show = page.shown_again(&visit, &live, &form.fields);
-    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    if who.account.password_hash.is_none() {
-        return Ok(reply.plain(Notice::PASSWORD_FIRST));
-    }
-    page.before_entry(&reply, Purpose::Verify, &form).await?;
-    let parse = |errors: &mut FieldErrors| {
-        let parsed = page.parse_both(&live, &form.fields, errors);
-        parsed.zip(errors.take(Field::CurrentPassword, parse_current(&form.current_password)))
-    };
-    let ((to, code), password) = reply.read(&form.guarded, parse).await?;
-    let actor = reply.actor(&form.guarded);
-    let set = set_email(&actor, &who.account, ((&to, &code), password), visit.locale).await;
-    reply.told(set).await?;
-    Ok(visit.see_other("/account", Some(words.done)))
+    give_by_form(&visit, &services, &who, &form, (words.set, words.done)).await
 }
 
 pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
@@ -166,8 +130,7 @@ pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetEmailBody>) -
     require_factor(&call.services, &who).await?;
     let password = read_current(Field::CurrentPassword, &body.current_password)?;
     let (actor, locale) = (call.actor(FORM, body.captcha.as_ref()), language(call.request().headers()));
-    let set = set_email(&actor, &who.account, ((&to, &code), password), locale).await;
-    call.told(FORM, set).await?;
+    call.told(FORM, give(&actor, &who.account, ((&to, &code), password), locale).await).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 

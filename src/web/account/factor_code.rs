@@ -6,7 +6,7 @@ use actix_web::web::Query;
 use crate::accounts::AuthenticatedSession;
 use crate::message::Purpose;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
+use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS};
 use crate::web::form::{FormReply, NextFields, Notice};
 use crate::web::http::{Next, PageRequest, Problem, ServicesData, WebResult};
 use crate::web::second_step::{StepUp, only_phone, renewed, step_up};
@@ -47,11 +47,11 @@ async fn submit_once(
     let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     page.before_entry(&reply, Purpose::Verify, &form).await?;
-    let (phone, code) = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
-    if phone != *own {
+    let (to, code) = reply.read(&form.guarded, |errors| page.parse_both(&live, &form.fields, errors)).await?;
+    if to.phone() != Some(own) {
         return Err(reply.refused(Problem::InvalidCode).await);
     }
-    let shown = StepUp::Code(phone, code);
+    let shown = StepUp::Code(own.clone(), code);
     let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
     renewed(&visit, &services, factor, back).await
 }

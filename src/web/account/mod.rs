@@ -9,6 +9,7 @@ pub mod factor_policy;
 pub mod factors;
 pub mod passkeys;
 pub mod phone;
+mod with_password;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -24,17 +25,17 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::may_use;
-use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner, resets_by_mail};
+use crate::login::{HashCaller, Password, PasswordChangeOutcome, resets_by_mail};
 use crate::web::account::apps::ClientRow;
+use crate::web::account::with_password::require_open;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{CodeForm, CodePage, FormTexts};
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, NoFields, Notice, form_page};
 use crate::web::http::action::parse_current;
 use crate::web::http::{
     CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest, Problem, SecretField,
     Services, ServicesData, WebError, WebResult,
 };
-use crate::web::session::{CONFIRM, MemberForm, OwnersForm, SignedIn, welcome};
+use crate::web::session::{MemberForm, OwnersForm, SignedIn, welcome};
 
 /// How far back the account page shows what failed, and from how many networks.
 const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -62,63 +63,6 @@ pub struct RevokeForm {
 /// administrator's account.
 fn sets_password(live: &LiveSettings, account: &Account) -> bool {
     !account.roles.admin && resets_by_mail(live, account)
-}
-
-/// Lets a member pass whose password, if there is one, can be shown from here, and who has lately proved the account's
-/// second factor, if it has one: the password alone is not enough for what `page` does.
-async fn require_open(
-    visit: &PageRequest,
-    services: &Services,
-    who: &AuthenticatedSession,
-    page: &str,
-) -> Result<(), WebError> {
-    if services.sessions.lacks_factor(&who.session) {
-        let flash = (!visit.request().method().is_safe()).then_some(Flash::ConfirmFirst);
-        return Err(visit.see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), flash).into());
-    }
-    let live = visit.live(services);
-    match services.sign_in.is_open_to(&live, &who.account, &visit.known_devices()).await? {
-        true => Ok(()),
-        false => Err(visit.see_other("/account", None).into()),
-    }
-}
-
-/// A form that asks for the current password.
-async fn show_form(
-    visit: &PageRequest,
-    services: &Services,
-    who: &AuthenticatedSession,
-    what: &'static FormTexts,
-) -> WebResult {
-    require_open(visit, services, who, visit.here()).await?;
-    let notice = if who.account.password_hash.is_none() { Notice::PASSWORD_FIRST } else { Notice::None };
-    let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
-    Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
-}
-
-/// The owner, who has just shown the password once more, in a form that asks for nothing else.
-async fn verified(
-    visit: &PageRequest,
-    services: &Services,
-    who: &AuthenticatedSession,
-    form: &CodeForm,
-    what: &'static FormTexts,
-) -> Result<Box<SignedInOwner>, WebError> {
-    require_open(visit, services, who, what.path).await?;
-    let live = visit.live(services);
-    let show = |notice, captcha| {
-        let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
-        page.again(notice, captcha).respond(visit)
-    };
-    let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
-    if who.account.password_hash.is_none() {
-        return Err(reply.plain(Notice::PASSWORD_FIRST).into());
-    }
-    let parse =
-        |errors: &mut FieldErrors| errors.take(Field::CurrentPassword, parse_current(&form.current_password));
-    let password = reply.read(&form.guarded, parse).await?;
-    let verified = reply.actor(&form.guarded).verify(&who.account, password, Field::CurrentPassword).await;
-    Ok(reply.told(verified).await?.0)
 }
 
 pub async fn show(

@@ -5,25 +5,17 @@ use actix_web::HttpResponse;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, AuthenticatedSession};
-use crate::captcha::CaptchaForm;
-use crate::login::Password;
-use crate::message::{MessageCode, Purpose};
-use crate::sms::Phone;
-use crate::web::account::{require_open, show_form, verified};
-use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL, parse_both, parse_sent_code, parse_sent_phone};
-use crate::web::form::{FormReply, Notice};
-use crate::web::http::action::{parse_current, read_current};
+use crate::accounts::AuthenticatedSession;
+use crate::web::account::with_password::{FORM, give, give_by_form, require_open, show_form, verified};
+use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL, parse_sent_code, parse_sent_phone};
+use crate::web::http::action::read_current;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, MobileNumber, NUMBER, PASSWORD};
+use crate::web::http::page::language;
 use crate::web::http::{
-    ActionRefusal, Actor, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem, SecretField,
-    ServicesData, WebResult,
+    CaptchaSolution, Field, Flash, PageRequest, Problem, SecretField, ServicesData, WebResult,
 };
 use crate::web::second_step::require_factor;
 use crate::web::session::{Member, MemberCall, OwnersForm};
-
-/// Challenges of every form that asks for the current password.
-const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,16 +45,6 @@ pub struct RemovePhoneBody {
     captcha: Option<CaptchaSolution>,
 }
 
-/// The password is verified before the code is compared, so that a wrong password does not use up the code.
-async fn set_phone(
-    by: &Actor<'_>,
-    account: &Account,
-    ((phone, code), password): ((&Phone, &MessageCode), Password),
-) -> Result<(), ActionRefusal> {
-    let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
-    Ok(by.services.by_code.give(by.live, &owner, by.entry(&phone.clone().into(), code, solved)).await?)
-}
-
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     show_form(&visit, &services, &who, &PHONE).await
 }
@@ -77,23 +59,7 @@ async fn submit_once(
     form: CodeForm,
     services: ServicesData,
 ) -> WebResult {
-    require_open(&visit, &services, &who, PHONE.path).await?;
-    let live = visit.live(&services);
-    let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
-    let show = page.shown_again(&visit, &live, &form.fields);
-    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    if who.account.password_hash.is_none() {
-        return Ok(reply.plain(Notice::PASSWORD_FIRST));
-    }
-    page.before_entry(&reply, Purpose::Verify, &form).await?;
-    let parse = |errors: &mut FieldErrors| {
-        let parsed = parse_both(&live, &form.fields, errors);
-        parsed.zip(errors.take(Field::CurrentPassword, parse_current(&form.current_password)))
-    };
-    let ((phone, code), password) = reply.read(&form.guarded, parse).await?;
-    let set = set_phone(&reply.actor(&form.guarded), &who.account, ((&phone, &code), password)).await;
-    reply.told(set).await?;
-    Ok(visit.see_other("/account", Some(Flash::PhoneSet)))
+    give_by_form(&visit, &services, &who, &form, (&PHONE, Flash::PhoneSet)).await
 }
 
 pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
@@ -139,14 +105,14 @@ async fn remove_once(
     extensions(("x-problems" = json!([ATTEMPT, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password", "step-up-required"])))
 )]
 pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetPhoneBody>) -> WebResult {
-    let (phone, code) = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
+    let (to, code) = (parse_sent_phone(&call.live, &body.phone)?.into(), parse_sent_code(&body.code)?);
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());
     }
     require_factor(&call.services, &who).await?;
     let password = read_current(Field::CurrentPassword, &body.current_password)?;
-    let actor = call.actor(FORM, body.captcha.as_ref());
-    call.told(FORM, set_phone(&actor, &who.account, ((&phone, &code), password)).await).await?;
+    let (actor, locale) = (call.actor(FORM, body.captcha.as_ref()), language(call.request().headers()));
+    call.told(FORM, give(&actor, &who.account, ((&to, &code), password), locale).await).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 

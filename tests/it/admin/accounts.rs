@@ -235,7 +235,7 @@ async fn a_session_by_code_becomes_no_administrators(store: Store) {
 }
 
 async fn a_number_that_was_on_its_way_does_not_survive_a_change(store: Store) {
-    use gatehouse::accounts::{AccountAct, PhoneSet};
+    use gatehouse::accounts::{AccountAct, RecipientSet};
     let app = TestApp::start(store).await;
     let accounts = &app.services.accounts;
     let phone = gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap();
@@ -243,7 +243,7 @@ async fn a_number_that_was_on_its_way_does_not_survive_a_change(store: Store) {
         app.register(name).await;
         let verified = account(&app, name).await;
         accounts.change(verified.id, change, false).await.unwrap();
-        assert_eq!(accounts.set_phone(&verified, &phone).await.unwrap(), PhoneSet::Gone, "{name}");
+        assert_eq!(accounts.set_phone(&verified, &phone).await.unwrap(), RecipientSet::Gone, "{name}");
         assert_eq!(account(&app, name).await.phone, None);
     }
 }

@@ -180,7 +180,7 @@ async fn letters(look: &Look<'_>, language: &'static str) {
     for kind in LetterKind::VARIANTS {
         let name: &str = kind.into();
         let file = folder.path().join(format!("{name}.html"));
-        std::fs::write(&file, letter(&facts(*kind, language)).html).unwrap();
+        std::fs::write(&file, &letter(&facts(*kind, language)).html).unwrap();
         look.browser.open(&format!("file://{}", file.display())).await;
         look.at(&format!("letter-{name}")).await;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gatehouse::accounts::{Account, AccountFactors, EmailSet, Roles, Username};
+use gatehouse::accounts::{Account, AccountFactors, RecipientSet, Roles, Username};
 use gatehouse::codes::Recipient;
 use gatehouse::db::Db;
 use gatehouse::mail::Mailbox;
@@ -100,12 +100,14 @@ async fn of_64_accounts_that_want_one_mailbox_one_has_it(store: Store) {
         services.accounts.create(&login, &hash, Roles { admin: false }).await.unwrap();
         let account = services.accounts.find(&login).await.unwrap().unwrap();
         let (emails, mailbox) = (services.emails.clone(), mailbox.clone());
-        wanting.push(async move { (account.id, emails.set(&account, &mailbox, "en").await.unwrap()) });
+        wanting.push(async move {
+            (account.id, emails.give(&account, &mailbox.clone().into(), "en").await.unwrap())
+        });
     }
     let (have, not): (Vec<_>, Vec<_>) =
-        all(wanting.into_iter()).await.into_iter().partition(|(_, set)| *set == EmailSet::Done);
+        all(wanting.into_iter()).await.into_iter().partition(|(_, set)| *set == RecipientSet::Done);
     assert_eq!((have.len(), not.len()), (1, MANY - 1));
-    assert!(not.iter().all(|(_, set)| *set == EmailSet::Taken), "{not:?}");
+    assert!(not.iter().all(|(_, set)| *set == RecipientSet::Taken), "{not:?}");
     let owner = services.emails.find(&Recipient::from(mailbox)).await.unwrap().expect("it has an owner");
     assert_eq!(owner.id, have[0].0);
     for (account, _) in not {
