@@ -412,41 +412,40 @@ pub enum ShownBy<'a> {
     Invitation(InvitationId),
 }
 
-const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+const SET_VERIFIED: &str =
+    "UPDATE accounts SET password_hash = $1, password_since = $4, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0
     WHERE id = $2 AND password_version = $3 AND password_disabled_at IS NULL AND disabled_at IS NULL
     RETURNING password_version";
-const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, password_since = $5, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
     WHERE id = $2 AND password_version = $3 AND disabled_at IS NULL AND NOT EXISTS (SELECT 1 FROM device_failures
     WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
-const SET_PROVEN: &str = concat!(
-    "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL,
-    frozen_at = NULL, frozen_from = NULL WHERE id = $2 AND phone = $3 AND disabled_at IS NULL
-    AND (frozen_at IS NULL OR ",
-    freeze::had_number!(),
-    ") AND (NOT ",
-    factor_sql::has_factor!("$2"),
-    " OR ",
-    factor_sql::proof_holds!("$2", "$4", "$5"),
-    ") RETURNING password_version"
-);
+/// `$proven`: that the account has the number or the mailbox to which the code was sent.
+macro_rules! set_proven {
+    ($proven:literal) => {
+        concat!(
+            "UPDATE accounts SET password_hash = $1, password_since = $6, must_change_password = 0,
+            password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
+            WHERE id = $2 AND disabled_at IS NULL AND frozen_at IS NULL AND ",
+            $proven,
+            " AND (NOT ",
+            factor_sql::has_factor!("$2"),
+            " OR ",
+            factor_sql::proof_holds!("$2", "$4", "$5"),
+            ") RETURNING password_version"
+        )
+    };
+}
 
-const SET_PROVEN_BY_MAIL: &str = concat!(
-    "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND disabled_at IS NULL AND frozen_at IS NULL
-    AND EXISTS (SELECT 1 FROM account_emails e WHERE e.account = $2 AND e.mailbox = $3) AND (NOT ",
-    factor_sql::has_factor!("$2"),
-    " OR ",
-    factor_sql::proof_holds!("$2", "$4", "$5"),
-    ") RETURNING password_version"
-);
+const SET_BY_PHONE: &str = set_proven!("phone = $3");
+const SET_BY_MAILBOX: &str =
+    set_proven!("EXISTS (SELECT 1 FROM account_emails e WHERE e.account = $2 AND e.mailbox = $3)");
 
 const SET_INVITED: &str = concat!(
-    "UPDATE accounts SET password_hash = $1, password_version = password_version + 1 WHERE id = $2 AND ",
-    invitations::is_untouched!("$2"),
+    "UPDATE accounts SET password_hash = $1, password_since = $5, password_version = password_version + 1
+    WHERE id = $2 AND ",
+    invitations::needs_link!("$2"),
     " AND EXISTS (SELECT 1 FROM invitations i WHERE i.id = $3 AND i.account = $2
     AND i.password_version = accounts.password_version AND i.revoked_at IS NULL AND i.expires_at > $4)
     RETURNING password_version"
@@ -470,23 +469,29 @@ impl Accounts {
         let account = id.to_string();
         let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
-        if matches!(shown, ShownBy::Phone(..)) {
-            freeze::forget_newer(&mut tx, &account).await?;
+        if matches!(shown, ShownBy::Phone(..))
+            && let Some(had) = HadBefore::of(&mut tx, &account, None).await?
+        {
+            if !had.number {
+                return Ok(None);
+            }
+            had.lift(&mut tx, &account, true, at).await?;
         }
         // The account first: a session that starts at the same time either holds its row or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
             let set = match shown {
-                ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
+                ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version)
+                    .bind(at.0),
                 ShownBy::PasswordFrom(version, device) => query_scalar(SET_FROM_DEVICE).bind(phc.as_str())
-                    .bind(&account).bind(version).bind(device.to_string()),
-                ShownBy::Phone(phone, by) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
+                    .bind(&account).bind(version).bind(device.to_string()).bind(at.0),
+                ShownBy::Phone(phone, by) => query_scalar(SET_BY_PHONE).bind(phc.as_str()).bind(&account)
                     .bind(phone.as_str()).bind(by.map(FactorProof::method))
-                    .bind(by.and_then(|by| by.credential.as_deref())),
-                ShownBy::Mailbox(mailbox, by) => query_scalar(SET_PROVEN_BY_MAIL).bind(phc.as_str()).bind(&account)
+                    .bind(by.and_then(|by| by.credential.as_deref())).bind(at.0),
+                ShownBy::Mailbox(mailbox, by) => query_scalar(SET_BY_MAILBOX).bind(phc.as_str()).bind(&account)
                     .bind(mailbox).bind(by.map(FactorProof::method))
-                    .bind(by.and_then(|by| by.credential.as_deref())),
+                    .bind(by.and_then(|by| by.credential.as_deref())).bind(at.0),
                 ShownBy::Invitation(id) => query_scalar(SET_INVITED).bind(phc.as_str()).bind(&account)
-                    .bind(id.to_string()).bind(self.clock.now().0),
+                    .bind(id.to_string()).bind(self.clock.now().0).bind(at.0),
             };
             set.fetch_optional(connection).await
         })?;
@@ -599,11 +604,10 @@ impl Accounts {
         Ok(execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(account.password_version))? > 0)
     }
 
-    /// Re-enables a disabled password, and lifts a freeze. False if there is neither.
+    /// Re-enables a disabled password. False if it is not disabled.
     pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str =
-            "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL, frozen_at = NULL,
-            frozen_from = NULL WHERE id = $1 AND (password_disabled_at IS NOT NULL OR frozen_at IS NOT NULL)";
+        const SQL: &str = "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL
+            WHERE id = $1 AND password_disabled_at IS NOT NULL";
         Ok(execute!(&self.db => query(SQL).bind(id.to_string()))? > 0)
     }
 }

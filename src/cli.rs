@@ -1,4 +1,4 @@
-//! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | admin end-sessions | accounts import |
+//! `gatehouse serve | check-config | admin create | admin enable | admin unfreeze | admin clear-factors | admin end-sessions | accounts import |
 //! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show | passwords build |
 //! sms check | mail check`
 
@@ -96,6 +96,11 @@ enum AdminCommand {
     },
     /// Re-enable a password that was disabled after too many wrong ones in a row.
     Enable {
+        /// Username of the account.
+        name: String,
+    },
+    /// Lift the freeze of an account, and take away what it got after its address was changed.
+    Unfreeze {
         /// Username of the account.
         name: String,
     },
@@ -292,6 +297,7 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
             block_on(accounts::create(&loaded, &name, password_stdin))?
         }
         Command::Admin(AdminCommand::Enable { name }) => block_on(accounts::enable(&loaded, &name))?,
+        Command::Admin(AdminCommand::Unfreeze { name }) => block_on(accounts::unfreeze(&loaded, &name))?,
         Command::Admin(AdminCommand::ClearFactors { name }) => {
             block_on(accounts::clear_factors(&loaded, &name))?
         }

@@ -7,6 +7,7 @@ use std::fmt;
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
+use super::freeze::note_lost_factor;
 use super::{Account, AccountId, Accounts, session_changes};
 use crate::config::is_custom_name;
 use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
@@ -107,7 +108,9 @@ impl AccountAct {
         const CONSENTS: &str = "DELETE FROM oidc_consents WHERE account = $1";
         const EMAIL: &str = "DELETE FROM account_emails WHERE account = $1";
         const FREEZE_CODES: &str = "DELETE FROM freeze_codes WHERE account = $1";
-        const MAILS: &str = "DELETE FROM mail_queue WHERE account = $1";
+        // An earlier address is told of the change all the same, which whoever deletes the account may have made.
+        const MAILS: &str = "DELETE FROM mail_queue WHERE account = $1
+            AND kind NOT IN ('address-changed', 'address-removed')";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES, TRUSTED],
             Self::ClearFactors => {
@@ -181,6 +184,7 @@ impl Accounts {
             execute!(in &mut tx => query(*sql).bind(&account))?;
         }
         if act == AccountAct::ClearFactors {
+            note_lost_factor(&mut tx, &account, at).await?;
             let what = (account.as_str(), LetterKind::FactorRemoved);
             mail::tell(&mut tx, &self.entropy, what, at).await?;
         }

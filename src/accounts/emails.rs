@@ -7,6 +7,7 @@ use std::time::Duration;
 use gatehouse_limiter::LimitMode;
 use sqlx::{query, query_as, query_scalar};
 
+use super::freeze::is_as_it_was;
 use super::{
     Account, AccountId, Accounts, BY_EMAIL, CreateError, INSERT, Phc, RecipientSet, Roles, Username, insert,
 };
@@ -113,8 +114,6 @@ impl Emails {
         mailbox: &Mailbox,
         locale: &str,
     ) -> Result<RecipientSet, DbError> {
-        const HELD: &str =
-            "SELECT COUNT(*) FROM accounts WHERE id = $1 AND password_version = $2 AND disabled_at IS NULL";
         const TAKEN: &str = "SELECT COUNT(*) FROM account_emails WHERE mailbox = $1 AND account <> $2";
         const SET: &str = "INSERT INTO account_emails (account, mailbox, address, locale, since)
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account) DO UPDATE SET mailbox = excluded.mailbox,
@@ -123,9 +122,7 @@ impl Emails {
         let sealed = self.seal.seal(&id, mailbox.as_str(), &self.entropy);
         let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
-        let held: i64 = on_tx!(&mut tx, connection => query_scalar(HELD).bind(&id).bind(account.password_version)
-            .fetch_one(connection).await)?;
-        if held == 0 {
+        if !is_as_it_was(&mut tx, account).await? {
             return Ok(RecipientSet::Gone);
         }
         // Looked at first, because PostgreSQL would log a statement that fails on the index.
@@ -180,11 +177,15 @@ impl Emails {
         Ok(count > 0)
     }
 
-    /// Removes the account's address, and tells it so. False if it has none.
-    pub async fn remove(&self, account: AccountId) -> Result<bool, DbError> {
+    /// Removes the account's address, and tells it so. The account is as it was when its password was verified. False if it
+    /// has none, or was changed since.
+    pub async fn remove(&self, account: &Account) -> Result<bool, DbError> {
         const SQL: &str = "DELETE FROM account_emails WHERE account = $1";
-        let id = account.to_string();
-        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        let id = account.id.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
+        if !is_as_it_was(&mut tx, account).await? {
+            return Ok(false);
+        }
         let now = tx.now(&self.clock).await?;
         self.tell_old(&mut tx, &id, LetterKind::AddressRemoved, None, now).await?;
         let removed = execute!(in &mut tx => query(SQL).bind(&id))?;

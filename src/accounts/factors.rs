@@ -11,10 +11,11 @@ use sqlx::{query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::factor_sql::{has_factor, proof_holds};
+use super::freeze::note_lost_factor;
 use super::{AccountId, DeviceId, Factor, FactorProof, SessionId, proofs, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;
-use crate::db::{Db, DbError, DbLock, Tx, execute, on_db};
+use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::foundation::Foundation;
 use crate::mail::{self, LetterKind};
@@ -176,6 +177,7 @@ impl Factors {
         session: SessionId,
         code: &TotpCode,
     ) -> Result<Option<(Vec<RecoveryCode>, FactorProof)>, DbError> {
+        const HAS: &str = "SELECT COUNT(*) FROM totp WHERE account = $1 AND secret IS NOT NULL";
         const USE: &str = "UPDATE totp SET secret = $4, pending = NULL, confirmed_at = $2, last_step = $3,
             failures = 0, disabled_at = NULL WHERE account = $1 AND pending = $5";
         let Some((secret, sealed)) = self.proposed_totp(account, session).await? else { return Ok(None) };
@@ -183,11 +185,16 @@ impl Factors {
         let Some(step) = secret.step_of(code, now) else { return Ok(None) };
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        let had: i64 =
+            on_tx!(&mut tx, connection => query_scalar(HAS).bind(&id).fetch_one(connection).await)?;
         let used = execute!(in &mut tx => query(USE).bind(&id).bind(now.0).bind(step).bind(&sealed)
             .bind(pending(session, &sealed)))?;
         // It was taken into use meanwhile, or another one was proposed.
         if used == 0 {
             return Ok(None);
+        }
+        if had > 0 {
+            note_lost_factor(&mut tx, &id, now).await?;
         }
         execute!(in &mut tx => query(ASK).bind(&id).bind(now.0))?;
         let proof = FactorProof::of(Factor::Totp, now.0.to_string(), now);
@@ -238,13 +245,15 @@ impl Factors {
         account: AccountId,
     ) -> Result<Vec<RecoveryCode>, DbError> {
         const VOID: &str = "DELETE FROM recovery_codes WHERE account = $1";
-        const ADD: &str = "INSERT INTO recovery_codes (account, code_hash) VALUES ($1, $2)";
+        const ADD: &str =
+            "INSERT INTO recovery_codes (account, code_hash, handed_out_at) VALUES ($1, $2, $3)";
+        let now = tx.now(&self.clock).await?;
         let id = account.to_string();
         execute!(in tx => query(VOID).bind(&id))?;
         let codes: Vec<_> = (0..RECOVERY_CODES).map(|_| RecoveryCode(self.entropy.bytes())).collect();
         for code in &codes {
             let hash = self.hash(account, code);
-            execute!(in tx => query(ADD).bind(&id).bind(hash))?;
+            execute!(in tx => query(ADD).bind(&id).bind(hash).bind(now.0))?;
         }
         Ok(codes)
     }
@@ -324,6 +333,7 @@ impl Factors {
         for sql in END_WITHOUT_FACTOR {
             execute!(in &mut tx => query(sql).bind(&id))?;
         }
+        note_lost_factor(&mut tx, &id, now).await?;
         self.end_void(&mut tx, account, session, now).await?;
         mail::tell(&mut tx, &self.entropy, (&id, LetterKind::FactorRemoved), now).await?;
         tx.commit().await?;

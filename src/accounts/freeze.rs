@@ -1,26 +1,31 @@
 //! Freezing an account: whoever had its address before can stop what somebody else may be doing with it, and nothing more.
 //!
-//! A frozen account has no sessions. Whoever changed the address knew the password, so what the account had before decides:
-//! a second factor that is older than the code lifts the freeze when it is proved at a sign-in, and so does a new password
-//! by a code to a number that it had for a week by then. The password alone does only where there is nothing of both. An
-//! administrator can always.
+//! A frozen account has no sessions. Whoever changed the address knew the password, and has proved a second factor if there
+//! was one, so what the account had a week before decides: a second factor of then lifts the freeze when it is proved at a
+//! sign-in, and so does a new password by a code to a number of then. The password alone does only if it is the one of then,
+//! and the account has neither, and has lost neither since. An administrator always can. Whatever lifts it, what the account
+//! got since goes: by that a thief would get in again.
 
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::Zeroizing;
 
 use super::emails::void_codes;
 use super::factors::END_WITHOUT_FACTOR;
 use super::{Account, AccountId, Accounts, Emails, Factor, FactorProof, session_changes};
-use crate::clock::Micros;
-use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::mail::{self, LetterKind};
 
 /// How long the code works that an address gets when it is an account's no more.
 const LASTS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// For how long an account must have had what lifts a freeze when its address changed.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// What a new account gets within this time is its owner's.
+const BEGINNING: Duration = Duration::from_secs(10 * 60);
 
 /// 80 random bits, which nobody guesses. Wiped when dropped, never printed.
 pub struct FreezeCode(Zeroizing<String>);
@@ -103,116 +108,197 @@ impl Emails {
     }
 }
 
-/// Whether a frozen account has the number that it had for a week when its code was written. Of a row of `accounts`.
-macro_rules! had_number {
-    () => {
-        "(phone IS NOT NULL
-        AND COALESCE(phone_since, created_at) <= COALESCE(frozen_from, frozen_at) - 604800000000)"
-    };
-}
-pub(super) use had_number;
-
-/// What a frozen account had before its address changed.
+/// What a frozen account had before its address changed: a week before, since its owner is told of each change by mail, and
+/// can act meanwhile. Of a younger account it is what it had at its beginning.
 pub struct HadBefore {
     pub factor: bool,
     pub number: bool,
-    /// Its number of then is gone since, or was shortly before.
-    lost_number: bool,
-    /// The factor that is shown is one of these.
+    /// Its password is the one of then.
+    password: bool,
+    /// It has lost a number or a factor since, perhaps to whoever changed the address.
+    lost: bool,
+    /// The factor that is shown is one of then.
     proved: bool,
+    /// It has another number since.
+    newer_number: bool,
+    until: Micros,
+    from: Micros,
 }
 
+struct FrozenRow {
+    from: Micros,
+    created_at: Micros,
+    admin: i64,
+    password_since: Micros,
+    phone_since: Option<i64>,
+    phone_lost_at: Option<i64>,
+    factor_lost_at: Option<i64>,
+    first_passkey: Option<i64>,
+    app: Option<i64>,
+    shown_passkey: Option<i64>,
+    shown_recovery_code: Option<i64>,
+}
+
+from_row!(FrozenRow, row => FrozenRow {
+    from: Micros(row.try_get("began")?),
+    created_at: Micros(row.try_get("created_at")?),
+    admin: row.try_get("admin")?,
+    password_since: Micros(row.try_get("password_at")?),
+    phone_since: row.try_get("phone_at")?,
+    phone_lost_at: row.try_get("phone_lost_at")?,
+    factor_lost_at: row.try_get("factor_lost_at")?,
+    first_passkey: row.try_get("first_passkey")?,
+    app: row.try_get("app")?,
+    shown_passkey: row.try_get("shown_passkey")?,
+    shown_recovery_code: row.try_get("shown_recovery_code")?,
+});
+
 impl HadBefore {
-    /// Reads it, and whether the factor that is shown is one of before; None if the account is not frozen.
-    async fn of(db: &Db, account: AccountId, shown: Option<&FactorProof>) -> Result<Option<Self>, DbError> {
-        const SQL: &str = concat!(
-            "SELECT COALESCE(frozen_from, frozen_at), phone_lost_at, CAST(CASE WHEN ",
-            had_number!(),
-            " THEN 1 ELSE 0 END AS BIGINT),
-            (SELECT MIN(p.created_at) FROM passkeys p WHERE p.account = $1),
-            (SELECT p.created_at FROM passkeys p WHERE p.account = $1 AND p.id = $2),
-            (SELECT COALESCE(t.confirmed_at, 0) FROM totp t WHERE t.account = $1 AND t.secret IS NOT NULL)
-            FROM accounts WHERE id = $1 AND frozen_at IS NOT NULL"
-        );
-        type Time = Option<i64>;
+    /// Reads it, and whether the factor that is shown is one of then; None if the account is not frozen.
+    pub(super) async fn of(
+        tx: &mut Tx,
+        account: &str,
+        shown: Option<&FactorProof>,
+    ) -> Result<Option<Self>, DbError> {
+        const SQL: &str = "SELECT COALESCE(frozen_from, frozen_at) AS began, created_at, admin,
+            COALESCE(password_since, created_at) AS password_at, phone_lost_at, factor_lost_at,
+            CASE WHEN phone IS NOT NULL THEN COALESCE(phone_since, created_at) END AS phone_at,
+            (SELECT MIN(p.created_at) FROM passkeys p WHERE p.account = $1) AS first_passkey,
+            (SELECT COALESCE(t.confirmed_at, 0) FROM totp t WHERE t.account = $1 AND t.secret IS NOT NULL) AS app,
+            (SELECT p.created_at FROM passkeys p WHERE p.account = $1 AND p.id = $2) AS shown_passkey,
+            (SELECT COALESCE(r.handed_out_at, 0) FROM recovery_codes r WHERE r.account = $1 AND r.code_hash = $2)
+            AS shown_recovery_code FROM accounts WHERE id = $1 AND frozen_at IS NOT NULL";
         let credential = shown.and_then(|shown| shown.credential.as_deref());
-        let row: Option<(i64, Time, i64, Time, Time, Time)> = on_db!(db, pool => query_as(SQL).bind(account.to_string()).bind(credential)
-                .fetch_optional(pool).await)?;
-        let Some((from, lost_at, number, first_passkey, passkey, app)) = row else { return Ok(None) };
-        let older = |at: Option<i64>| at.is_some_and(|at| at <= from);
-        let factor = older(first_passkey) || older(app);
+        let row: Option<FrozenRow> = on_tx!(tx, connection => query_as(SQL).bind(account).bind(credential)
+            .fetch_optional(connection).await)?;
+        let Some(row) = row else { return Ok(None) };
+        let (week_before, begun) = (row.from.minus(WEEK), row.created_at.plus(BEGINNING));
+        let until = week_before.max(begun.min(row.from.minus(Duration::from_micros(1))));
+        let older = |at: Option<i64>| at.is_some_and(|at| at <= until.0);
+        let newer = |at: Option<i64>| at.is_some_and(|at| at > until.0);
         Ok(Some(Self {
-            factor,
-            number: number > 0,
-            lost_number: lost_at.is_some_and(|at| Micros(at) > Micros(from).minus(LASTS)),
+            factor: older(row.first_passkey) || older(row.app),
+            // No code opens an administrator's account.
+            number: older(row.phone_since) && row.admin == 0,
+            password: row.password_since <= until,
+            lost: newer(row.phone_lost_at) || newer(row.factor_lost_at),
             proved: shown.is_some_and(|shown| match shown.factor {
-                Factor::Passkey => older(passkey),
-                Factor::Totp => older(app),
-                // Only whoever proves a factor gets others.
-                Factor::Recovery => factor,
+                Factor::Passkey => older(row.shown_passkey),
+                Factor::Totp => older(row.app),
+                Factor::Recovery => older(row.shown_recovery_code),
             }),
+            newer_number: newer(row.phone_since),
+            until,
+            from: row.from,
         }))
+    }
+
+    /// Lifts the freeze, and takes away what the account got since: whoever changed the address would get in again by it.
+    /// The version of the password afterwards.
+    pub(super) async fn lift(
+        &self,
+        tx: &mut Tx,
+        account: &str,
+        keeps_password: bool,
+        now: Micros,
+    ) -> Result<i64, DbError> {
+        const FORGET: [&str; 4] = [
+            "DELETE FROM passkeys WHERE account = $1 AND created_at > $2",
+            "DELETE FROM totp WHERE account = $1 AND confirmed_at > $2",
+            "DELETE FROM recovery_codes WHERE account = $1 AND handed_out_at > $2",
+            "DELETE FROM account_emails WHERE account = $1 AND since > $2",
+        ];
+        const CODES: &str = "DELETE FROM freeze_codes WHERE account = $1 AND expires_at > $2";
+        const LIFT: &str = "UPDATE accounts SET frozen_at = NULL, frozen_from = NULL,
+            password_hash = CASE WHEN $2 = 1 THEN NULL ELSE password_hash END,
+            password_version = password_version + $2,
+            phone = CASE WHEN $3 = 1 THEN NULL ELSE phone END,
+            phone_since = CASE WHEN $3 = 1 THEN NULL ELSE phone_since END
+            WHERE id = $1 RETURNING password_version";
+        // Before its address is: they are found by it.
+        void_codes(tx, account, now).await?;
+        for sql in FORGET {
+            execute!(in tx => query(sql).bind(account).bind(self.until.0))?;
+        }
+        for sql in END_WITHOUT_FACTOR {
+            execute!(in tx => query(sql).bind(account))?;
+        }
+        execute!(in tx => query(CODES).bind(account).bind(self.from.plus(LASTS).0))?;
+        let loses_password = i64::from(!self.password && !keeps_password);
+        Ok(on_tx!(tx, connection => query_scalar(LIFT).bind(account).bind(loses_password)
+            .bind(i64::from(self.newer_number)).fetch_one(connection).await)?)
     }
 }
 
 impl Accounts {
     /// Reads what a frozen account had before its address changed; None if the account is not frozen.
     pub async fn had_before(&self, account: AccountId) -> Result<Option<HadBefore>, DbError> {
-        HadBefore::of(&self.db, account, None).await
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        HadBefore::of(&mut tx, &account.to_string(), None).await
+    }
+
+    /// Lifts the freeze, for an administrator. False if there is none.
+    pub async fn unfreeze(&self, account: AccountId) -> Result<bool, DbError> {
+        let id = account.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        let Some(had) = HadBefore::of(&mut tx, &id, None).await? else { return Ok(false) };
+        let now = tx.now(&self.clock).await?;
+        had.lift(&mut tx, &id, false, now).await?;
+        tx.commit().await?;
+        Ok(true)
     }
 }
 
-/// Why a sign-in begins no session of a frozen account.
-pub(super) enum FreezeRefusal {
+/// Whether what was shown at a sign-in lifts the freeze of an account.
+pub(super) enum FreezeEnd {
+    /// There is none any more. With the version of the password.
+    Lifted(i64),
     /// A factor that it had before is asked for.
     FactorMissing,
     Frozen,
 }
 
-/// Why what was shown begins no session of a frozen account; None if it lifts the freeze.
-pub(super) async fn refuses(
-    db: &Db,
-    account: AccountId,
+/// Lifts the freeze of an account if what was shown at a sign-in does that. The account is as it was when it was shown.
+pub(super) async fn end_by_sign_in(
+    (db, clock): (&Db, &Clock),
+    account: &Account,
     by_password: bool,
     shown: Option<&FactorProof>,
-) -> Result<Option<FreezeRefusal>, DbError> {
-    let Some(had) = HadBefore::of(db, account, shown).await? else { return Ok(None) };
-    let nothing = !had.factor && !had.number && !had.lost_number;
-    Ok(match by_password {
-        _ if had.proved => None,
-        true if had.factor && shown.is_none() => Some(FreezeRefusal::FactorMissing),
-        true if nothing => None,
-        _ => Some(FreezeRefusal::Frozen),
-    })
+) -> Result<FreezeEnd, DbError> {
+    let id = account.id.to_string();
+    let mut tx = db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
+    let Some(had) = HadBefore::of(&mut tx, &id, shown).await? else {
+        return Ok(FreezeEnd::Lifted(account.password_version));
+    };
+    let has_password_alone = had.password && !had.factor && !had.number && !had.lost;
+    if by_password && had.factor && shown.is_none() {
+        return Ok(FreezeEnd::FactorMissing);
+    }
+    if !(had.proved || by_password && has_password_alone) {
+        return Ok(FreezeEnd::Frozen);
+    }
+    if !is_as_it_was(&mut tx, account).await? {
+        return Ok(FreezeEnd::Frozen);
+    }
+    let now = tx.now(clock).await?;
+    let version = had.lift(&mut tx, &id, by_password, now).await?;
+    tx.commit().await?;
+    Ok(FreezeEnd::Lifted(version))
 }
 
-/// Its owner has signed in. Nothing happens if it was frozen once more since.
-pub(super) async fn lift(db: &Db, account: &Account) -> Result<(), DbError> {
-    const SQL: &str = "UPDATE accounts SET frozen_at = NULL, frozen_from = NULL
-        WHERE id = $1 AND password_version = $2";
-    execute!(db => query(SQL).bind(account.id.to_string()).bind(account.password_version))?;
-    Ok(())
+/// Nothing has opened, closed or changed the account since it was read.
+pub(super) async fn is_as_it_was(tx: &mut Tx, account: &Account) -> Result<bool, DbError> {
+    const SQL: &str =
+        "SELECT COUNT(*) FROM accounts WHERE id = $1 AND password_version = $2 AND disabled_at IS NULL";
+    let count: i64 = on_tx!(tx, connection => query_scalar(SQL).bind(account.id.to_string())
+        .bind(account.password_version).fetch_one(connection).await)?;
+    Ok(count > 0)
 }
 
-/// What a frozen account got since the code was written: its number takes it back, before it sets a password. Somebody
-/// who changed the address would get in again by a factor or an address that he has added.
-pub(super) async fn forget_newer(tx: &mut Tx, account: &str) -> Result<(), DbError> {
-    const FROM: &str =
-        "SELECT COALESCE(frozen_from, frozen_at) FROM accounts WHERE id = $1 AND frozen_at IS NOT NULL";
-    const FORGET: [&str; 3] = [
-        "DELETE FROM passkeys WHERE account = $1 AND created_at > $2",
-        "DELETE FROM totp WHERE account = $1 AND confirmed_at > $2",
-        "DELETE FROM account_emails WHERE account = $1 AND since >= $2",
-    ];
-    let from: Option<i64> =
-        on_tx!(tx, connection => query_scalar(FROM).bind(account).fetch_optional(connection).await)?;
-    let Some(from) = from else { return Ok(()) };
-    for sql in FORGET {
-        execute!(in tx => query(sql).bind(account).bind(from))?;
-    }
-    for sql in END_WITHOUT_FACTOR {
-        execute!(in tx => query(sql).bind(account))?;
-    }
+/// Remembers that a factor is gone: if the account was frozen soon, the password alone would not be enough.
+pub(super) async fn note_lost_factor(tx: &mut Tx, account: &str, now: Micros) -> Result<(), DbError> {
+    const SQL: &str = "UPDATE accounts SET factor_lost_at = $2 WHERE id = $1";
+    execute!(in tx => query(SQL).bind(account).bind(now.0))?;
     Ok(())
 }
 

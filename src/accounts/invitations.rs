@@ -120,19 +120,22 @@ pub struct Invitations {
     accounts: Accounts,
 }
 
-/// Whether nobody has come into the account yet: a link is no way past its number or its second factor.
-macro_rules! is_untouched {
+/// Whether nothing but a link opens the account: nobody has come in yet, or what opened it is gone. A link is no way past a
+/// number, an address or a second factor.
+macro_rules! needs_link {
     ($account:literal) => {
         concat!(
             "password_hash IS NULL AND disabled_at IS NULL AND NOT ",
             $crate::accounts::factor_sql::has_factor!($account),
-            " AND NOT EXISTS (SELECT 1 FROM last_sign_ins WHERE account = ",
+            " AND (NOT EXISTS (SELECT 1 FROM last_sign_ins WHERE account = ",
             $account,
-            ")"
+            ") OR phone IS NULL AND NOT EXISTS (SELECT 1 FROM account_emails WHERE account = ",
+            $account,
+            "))"
         )
     };
 }
-pub(super) use is_untouched;
+pub(super) use needs_link;
 
 /// Whether `i` is good at `$1`. That of an account ends with the password that it sets, and with any other way in.
 macro_rules! is_open {
@@ -140,7 +143,7 @@ macro_rules! is_open {
         concat!(
             "i.revoked_at IS NULL AND i.expires_at > $1 AND i.uses_left > 0 AND (i.account IS NULL OR EXISTS (SELECT 1
             FROM accounts a WHERE a.id = i.account AND a.password_version = i.password_version AND ",
-            is_untouched!("i.account"),
+            needs_link!("i.account"),
             "))"
         )
     };
@@ -203,7 +206,7 @@ impl Invitations {
         Ok(AccountsMade::Raced)
     }
 
-    /// Makes a link to an account that nobody has come into yet, in place of any before. None if somebody has, or if it is
+    /// Makes a link to an account that nothing else opens, in place of any before. None if something does, or if it is
     /// disabled or deleted.
     pub async fn invite(
         &self,
@@ -211,7 +214,7 @@ impl Invitations {
         by: Option<AccountId>,
     ) -> Result<Option<NewInvitation>, DbError> {
         const VERSION: &str =
-            concat!("SELECT password_version FROM accounts WHERE id = $1 AND ", is_untouched!("$1"));
+            concat!("SELECT password_version FROM accounts WHERE id = $1 AND ", needs_link!("$1"));
         const END: &str = "UPDATE invitations SET revoked_at = $1 WHERE account = $2 AND revoked_at IS NULL";
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let version: Option<i64> = on_tx!(&mut tx, connection => query_scalar(VERSION).bind(account.to_string())

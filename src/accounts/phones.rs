@@ -1,16 +1,11 @@
 //! The numbers of accounts; no two accounts have the same.
 
-use std::time::Duration;
-
 use sqlx::query;
 
-use super::{Account, AccountId, Accounts};
+use super::{Account, Accounts};
 use crate::db::{DbError, DbLock, execute};
 use crate::mail::{self, LetterKind};
 use crate::sms::Phone;
-
-/// A number that an account had for so long counts when it is frozen, see `freeze`: the owner was told of it meanwhile.
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What became of giving an account a number or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +25,7 @@ impl Accounts {
         // number. A client that was admitted by the older number in the meantime starts no session; existing
         // sessions continue.
         const SQL: &str =
-            "UPDATE accounts SET phone_lost_at = CASE WHEN phone <> $1 AND COALESCE(phone_since, created_at) <= $5
-            THEN $3 ELSE phone_lost_at END,
+            "UPDATE accounts SET phone_lost_at = CASE WHEN phone <> $1 THEN $3 ELSE phone_lost_at END,
             phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
             password_version = password_version + 1
             WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
@@ -40,7 +34,7 @@ impl Accounts {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         let set = execute!(in &mut tx => query(SQL).bind(phone.as_str()).bind(&id).bind(now.0)
-            .bind(account.password_version).bind(now.minus(WEEK).0))
+            .bind(account.password_version))
         .map_err(DbError::from);
         if matches!(set, Ok(1..)) {
             mail::tell(&mut tx, &self.entropy, (&id, LetterKind::PhoneChanged), now).await?;
@@ -57,20 +51,20 @@ impl Accounts {
         }
     }
 
-    /// Removes the number, and with it every sign-in by it that has no session yet. False if it is the only
-    /// way to sign in.
-    pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
+    /// Removes the number, and with it every sign-in by it that has no session yet. The account is as it was when its password
+    /// was verified. False if the number is the only way to sign in, or the account was changed since.
+    pub async fn remove_phone(&self, account: &Account) -> Result<bool, DbError> {
         const SQL: &str =
-            "UPDATE accounts SET phone_lost_at = CASE WHEN COALESCE(phone_since, created_at) <= $2 THEN $3
-            ELSE phone_lost_at END, phone = NULL, phone_since = NULL, password_version = password_version + 1
-            WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
-        let account = id.to_string();
-        let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
+            "UPDATE accounts SET phone_lost_at = CASE WHEN phone IS NOT NULL THEN $2 ELSE phone_lost_at END,
+            phone = NULL, phone_since = NULL, password_version = password_version + 1
+            WHERE id = $1 AND password_version = $3 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
+        let id = account.id.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.id.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         let removed =
-            execute!(in &mut tx => query(SQL).bind(&account).bind(now.minus(WEEK).0).bind(now.0))? > 0;
+            execute!(in &mut tx => query(SQL).bind(&id).bind(now.0).bind(account.password_version))? > 0;
         if removed {
-            mail::tell(&mut tx, &self.entropy, (&account, LetterKind::PhoneRemoved), now).await?;
+            mail::tell(&mut tx, &self.entropy, (&id, LetterKind::PhoneRemoved), now).await?;
             tx.commit().await?;
         }
         Ok(removed)

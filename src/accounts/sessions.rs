@@ -16,7 +16,7 @@ use super::factor_policy::FactorState;
 use super::factor_sql::{
     asks_factor, factor_columns, is_trusted, proof_holds, proved_columns, strongest_factor,
 };
-use super::freeze::{self, FreezeRefusal};
+use super::freeze::{self, FreezeEnd};
 use super::{
     Account, AccountId, DeviceId, Factor, FactorProof, FactorSetup, ProvedFactors, SessionId, SignInClient,
     proofs, session_changes,
@@ -536,13 +536,14 @@ impl Sessions {
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);
         let proof: Proof = proof.into();
-        let frozen = account.frozen_at.is_some();
-        if frozen {
+        let mut version = account.password_version;
+        if account.frozen_at.is_some() {
             let by_password = matches!(proof.first, FirstFactor::Password | FirstFactor::PasswordFrom(_));
-            match freeze::refuses(&self.db, account.id, by_password, proof.second.first()).await? {
-                Some(FreezeRefusal::FactorMissing) => return Ok(SessionStart::FactorMissing),
-                Some(FreezeRefusal::Frozen) => return Ok(SessionStart::Frozen),
-                None => {}
+            let shown = proof.second.first();
+            match freeze::end_by_sign_in((&self.db, &self.clock), account, by_password, shown).await? {
+                FreezeEnd::Lifted(now) => version = now,
+                FreezeEnd::FactorMissing => return Ok(SessionStart::FactorMissing),
+                FreezeEnd::Frozen => return Ok(SessionStart::Frozen),
             }
         }
         let (verified_at, by_password, device) = match proof.first {
@@ -561,7 +562,7 @@ impl Sessions {
         let (trusted, required_of) = (known.map(|device| device.id.to_string()), policy.required_of());
         let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
         let (network, agent) = (client.network.clone(), client.user_agent.clone());
-        let (owner, version) = (account.id.to_string(), account.password_version);
+        let owner = account.id.to_string();
         let id = session.clone();
         macro_rules! bound {
             ($sql:expr) => {
@@ -597,9 +598,6 @@ impl Sessions {
         };
         Ok(match started.into_iter().flatten().next() {
             Some(1) => {
-                if frozen {
-                    freeze::lift(&self.db, account).await?;
-                }
                 // It has begun. What could not be written down is proved again where it is asked for.
                 let _ = self.add_proofs(&id, second.map_or(&[], |(_, others)| others)).await;
                 SessionStart::Begun(token)

@@ -39,6 +39,7 @@ on_both_databases!(
     of_changes_of_groups_at_once_each_begins_where_another_ended,
     of_twenty_that_register_with_one_mailbox_at_once_one_gets_it,
     under_another_key_addresses_are_found_and_notices_that_wait_are_sent,
+    an_address_is_removed_from_the_account_as_it_was_and_the_address_before_is_told_of_a_deleted_one,
 );
 
 async fn what_was_created_is_found(database: TestDatabase) {
@@ -224,6 +225,23 @@ async fn under_another_key_addresses_are_found_and_notices_that_wait_are_sent(da
     assert_eq!(sent, [(now.as_str().to_owned(), None), (before.as_str().to_owned(), Some(ada.id))]);
 }
 
+async fn an_address_is_removed_from_the_account_as_it_was_and_the_address_before_is_told_of_a_deleted_one(
+    database: TestDatabase,
+) {
+    let (db, clock) = (Db::connect(&database.url).await.unwrap(), Clock::manual(Micros(1_000_000)));
+    let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
+    let emails = Emails::new(&Foundation::keyed([1; 32], &db, &clock), accounts.clone());
+    let [before, now] = ["ada@old.example", "ada@new.example"].map(|it| Mailbox::parse(it).unwrap());
+    let ada = emails.create(&name("ada"), &phc("x"), (&before, "en")).await.unwrap();
+    assert_eq!(emails.set(&ada, &now, "en").await.unwrap(), RecipientSet::Done);
+    accounts.change(ada.id, AccountAct::EndSessions, false).await.unwrap();
+    assert!(!emails.remove(&ada).await.unwrap(), "it is not as it was");
+    assert_eq!(emails.of(ada.id).await.unwrap(), Some(now));
+    assert_eq!(accounts.change(ada.id, AccountAct::Delete, false).await.unwrap(), AccountChange::Done);
+    let waiting = MailQueue::new(db, clock).take(10).await.unwrap();
+    assert_eq!(waiting.iter().map(|mail| mail.kind).collect::<Vec<_>>(), [Some(LetterKind::AddressChanged)]);
+}
+
 async fn an_account_is_found_by_its_number(database: TestDatabase) {
     let accounts = accounts(&database.url).await;
     let made = accounts.create_with_phone(&name("alice"), None, &phone(1)).await.unwrap();
@@ -274,9 +292,11 @@ async fn a_number_is_replaced_and_removed_where_a_password_is_left(database: Tes
     assert_eq!(accounts.find_by_phone(&phone(2)).await.unwrap(), None, "free again");
     let nobody = Account { id: AccountId::random(&Entropy::Os), ..alice.clone() };
     assert_eq!(accounts.set_phone(&nobody, &phone(4)).await.unwrap(), RecipientSet::Gone);
-    assert!(accounts.remove_phone(alice.id).await.unwrap());
+    let now = accounts.by_id(alice.id).await.unwrap().unwrap();
+    assert!(!accounts.remove_phone(&alice).await.unwrap(), "it is not as it was");
+    assert!(accounts.remove_phone(&now).await.unwrap());
     assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, None);
-    assert!(!accounts.remove_phone(bob.id).await.unwrap(), "his only way in");
+    assert!(!accounts.remove_phone(&bob).await.unwrap(), "his only way in");
 }
 
 async fn a_password_is_set_by_who_shows_the_number_that_the_account_has_now(database: TestDatabase) {

@@ -1,4 +1,4 @@
-//! `gatehouse accounts import | imported` and `gatehouse admin create | enable | clear-factors | end-sessions`
+//! `gatehouse accounts import | imported` and `gatehouse admin create | enable | unfreeze | clear-factors | end-sessions`
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -270,10 +270,27 @@ pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure>
     let login = account.login.as_str();
     if !accounts.enable_password(account.id).await.map_err(CliFailure::broken)? {
         tell!("The password of {login} is not disabled; nothing was changed.");
+        if account.frozen_at.is_some() {
+            tell!("The account is frozen: gatehouse admin unfreeze {login} lifts that.");
+        }
         return Ok(());
     }
     record(&audit, &account, "password.enable", "gatehouse admin enable", None).await;
     tell!("Password sign-in re-enabled for {login}.");
+    Ok(())
+}
+
+/// For an administrator whose account was frozen, and who has no other administrator to ask.
+pub async fn unfreeze(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
+    let (accounts, account) = account(loaded, name).await?;
+    let audit = open_record(loaded).await?;
+    let login = account.login.as_str();
+    if !accounts.unfreeze(account.id).await.map_err(CliFailure::broken)? {
+        tell!("{login} is not frozen; nothing was changed.");
+        return Ok(());
+    }
+    record(&audit, &account, "account.unfreeze", "gatehouse admin unfreeze", None).await;
+    tell!("{login} is no longer frozen. What it got after its address was changed is gone.");
     Ok(())
 }
 

@@ -284,7 +284,7 @@ impl ByCode {
 
     /// Removes an account's number. False if it is the only way to sign in.
     pub async fn take_away(&self, account: &Account) -> Result<bool, DbError> {
-        self.accounts.remove_phone(account.id).await
+        self.accounts.remove_phone(account).await
     }
 }
 

@@ -327,6 +327,24 @@ impl Lookup {
         enabling.await.expect("enabling does not panic, nor is it cancelled")
     }
 
+    /// Lifts the freeze of an account, and takes away what it got since. False if it is not frozen. Runs to its end and is
+    /// recorded, even if the client hangs up.
+    pub async fn unfreeze(&self, account: &Account, by: LookupActor) -> Result<bool, DbError> {
+        let (this, account) = (self.clone(), account.clone());
+        let lifting = request_id::spawn(async move {
+            let lifted = this.0.accounts.unfreeze(account.id).await?;
+            if lifted {
+                let audit = &this.0.audit;
+                audit.record(AuditEvent {
+                    account: Some(account.recorded()),
+                    ..by.event(audit, "account.unfreeze")
+                });
+            }
+            Ok(lifted)
+        });
+        lifting.await.expect("lifting does not panic, nor is it cancelled")
+    }
+
     /// Sends mail again to a mailbox that has refused it. False if it gets mail. Runs to its end and is recorded, even if
     /// the client hangs up.
     pub async fn allow_mail(&self, mailbox: &Mailbox, by: LookupActor) -> Result<bool, DbError> {

@@ -20,7 +20,7 @@ pub enum Hindrance {
     Disabled { since: Micros },
     /// There were too many wrong passwords in a row: only known devices get in by it.
     PasswordDisabled { since: Micros },
-    /// Whoever had its address before froze it: no code opens it.
+    /// Whoever had its address before froze it: only what it had before opens it.
     Frozen { since: Micros },
     /// It has neither a password nor a number yet.
     NeverEntered,
@@ -137,9 +137,10 @@ impl Lookup {
         let (mut ended, subjects) = (0, self.subjects_of(account).await?);
         for hindrance in self.hindrances(live, account).await? {
             let done = match &hindrance {
-                Hindrance::PasswordDisabled { .. } | Hindrance::Frozen { .. } => {
+                Hindrance::PasswordDisabled { .. } => {
                     self.enable_password(&name_of(account), by.clone()).await?
                 }
+                Hindrance::Frozen { .. } => self.unfreeze(account, by.clone()).await?,
                 Hindrance::Full { of_codes: true, .. } if by.token.is_some() => false,
                 Hindrance::Full { limit, .. } => {
                     let counted = subjects.iter().find(|(subject, _)| subject.is_counted_by(limit.name()));

@@ -257,7 +257,7 @@ async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more(da
     bench.accounts.set_phone(&alice, &number(2)).await.unwrap();
     assert!(bench.start_for(&by_first).await.is_none(), "replaced");
     let by_second = bench.accounts.find_by_phone(&number(2)).await.unwrap().unwrap();
-    assert!(bench.accounts.remove_phone(bench.alice).await.unwrap());
+    assert!(bench.accounts.remove_phone(&by_second).await.unwrap());
     assert!(bench.start_for(&by_second).await.is_none(), "removed");
     assert!(bench.session(&running).await.is_some(), "what runs goes on");
     bench.start(bench.alice).await;

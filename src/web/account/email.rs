@@ -103,7 +103,7 @@ async fn remove_once(
 ) -> WebResult {
     let words = EmailTexts::of(&visit, &services, &who.account).remove;
     let owner = verified(&visit, &services, &who, &form, words).await?;
-    let removed = services.emails.remove(owner.id).await?;
+    let removed = services.emails.remove(&owner).await?;
     Ok(visit.see_other("/account", removed.then_some(Flash::EmailRemoved)))
 }
 
@@ -155,6 +155,10 @@ pub async fn api_remove(MemberCall { who, call, body }: MemberCall<RemoveEmailBo
     let actor = call.actor(FORM, body.captcha.as_ref());
     let verified = actor.verify(&who.account, password, Field::CurrentPassword).await;
     let (owner, _) = call.told(FORM, verified).await?;
-    call.services.emails.remove(owner.id).await?;
+    let emails = &call.services.emails;
+    // It was changed meanwhile, and its sessions have ended.
+    if !emails.remove(&owner).await? && emails.of(owner.id).await?.is_some() {
+        return Err(Problem::Unauthenticated.into());
+    }
     Ok(HttpResponse::NoContent().finish())
 }

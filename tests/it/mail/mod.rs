@@ -5,6 +5,7 @@ mod attacks;
 mod checked;
 pub mod console;
 pub mod flows;
+mod freezes;
 mod outages;
 pub mod pages;
 mod proxy;
