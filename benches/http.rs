@@ -326,7 +326,7 @@ async fn mailed(redis: &Redis) {
             let kind = (round / ACCOUNTS + round + turn) % 2;
             let name = if kind == 0 { "user" } else { "none" };
             let body = format!(r#"{{"email":"{name}-{}@example.org","purpose":"reset"}}"#, round % ACCOUNTS);
-            let request = request("/api/v1/mail/codes", &body);
+            let request = request("/api/v1/email/codes", &body);
             let sent = Instant::now();
             assert_eq!(connection.send(&request).await, 202);
             // Before, each address is new once.

@@ -35,7 +35,7 @@ use sqlx::{FromRow, Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, traced};
+use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::mail::{self, LetterKind};
 use crate::sms::Phone;
@@ -536,6 +536,15 @@ impl Accounts {
         execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(account.password_version))?;
         Ok(())
     }
+}
+
+/// Nothing has opened, closed or changed the account since it was read.
+async fn is_as_it_was(tx: &mut Tx, account: &Account) -> Result<bool, DbError> {
+    const SQL: &str =
+        "SELECT COUNT(*) FROM accounts WHERE id = $1 AND password_version = $2 AND disabled_at IS NULL";
+    let count: i64 = on_tx!(tx, connection => query_scalar(SQL).bind(account.id.to_string())
+        .bind(account.password_version).fetch_one(connection).await)?;
+    Ok(count > 0)
 }
 
 // Wrong passwords in a row from strangers, and the disabling of a password that had too many.

@@ -7,7 +7,7 @@ use std::fmt;
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::freeze::note_lost_factor;
+use super::factors::note_lost_factor;
 use super::{Account, AccountId, Accounts, session_changes};
 use crate::config::is_custom_name;
 use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};

@@ -7,9 +7,9 @@ use std::time::Duration;
 use gatehouse_limiter::LimitMode;
 use sqlx::{query, query_as, query_scalar};
 
-use super::freeze::is_as_it_was;
 use super::{
     Account, AccountId, Accounts, BY_EMAIL, CreateError, INSERT, Phc, RecipientSet, Roles, Username, insert,
+    is_as_it_was,
 };
 use crate::clock::{Clock, Micros};
 use crate::codes::{Recipient, RecipientOwners};

@@ -11,7 +11,6 @@ use sqlx::{query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::factor_sql::{has_factor, proof_holds};
-use super::freeze::note_lost_factor;
 use super::{AccountId, DeviceId, Factor, FactorProof, SessionId, proofs, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;
@@ -43,6 +42,13 @@ pub(super) const END_WITHOUT_FACTOR: [&str; 4] = [
     concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
     concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
 ];
+
+/// Remembers that a factor is gone: if the account was frozen soon, the password alone would not be enough.
+pub(super) async fn note_lost_factor(tx: &mut Tx, account: &str, now: Micros) -> Result<(), DbError> {
+    const SQL: &str = "UPDATE accounts SET factor_lost_at = $2 WHERE id = $1";
+    execute!(in tx => query(SQL).bind(account).bind(now.0))?;
+    Ok(())
+}
 
 /// One of ten: 80 random bits, so that nobody needs to count guesses at them.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]

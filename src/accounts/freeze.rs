@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::emails::void_codes;
 use super::factors::END_WITHOUT_FACTOR;
-use super::{Account, AccountId, Accounts, Emails, Factor, FactorProof, session_changes};
+use super::{Account, AccountId, Accounts, Emails, Factor, FactorProof, is_as_it_was, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -284,22 +284,6 @@ pub(super) async fn end_by_sign_in(
     let version = had.lift(&mut tx, &id, by_password, now).await?;
     tx.commit().await?;
     Ok(FreezeEnd::Lifted(version))
-}
-
-/// Nothing has opened, closed or changed the account since it was read.
-pub(super) async fn is_as_it_was(tx: &mut Tx, account: &Account) -> Result<bool, DbError> {
-    const SQL: &str =
-        "SELECT COUNT(*) FROM accounts WHERE id = $1 AND password_version = $2 AND disabled_at IS NULL";
-    let count: i64 = on_tx!(tx, connection => query_scalar(SQL).bind(account.id.to_string())
-        .bind(account.password_version).fetch_one(connection).await)?;
-    Ok(count > 0)
-}
-
-/// Remembers that a factor is gone: if the account was frozen soon, the password alone would not be enough.
-pub(super) async fn note_lost_factor(tx: &mut Tx, account: &str, now: Micros) -> Result<(), DbError> {
-    const SQL: &str = "UPDATE accounts SET factor_lost_at = $2 WHERE id = $1";
-    execute!(in tx => query(SQL).bind(account).bind(now.0))?;
-    Ok(())
 }
 
 #[cfg(test)]

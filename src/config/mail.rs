@@ -82,6 +82,9 @@ fn server(node: ValueNode) -> ParseResult<MailServer> {
     }
     let (host, is_local) = match url.host() {
         // The host of a scheme that browsers do not know is not parsed further.
+        Some(Host::Domain(name)) if name.contains('%') => {
+            return Err("names a server in other letters than ASCII; write its name as \"xn--…\"".to_owned());
+        }
         Some(Host::Domain(name)) => match name.parse::<std::net::IpAddr>() {
             Ok(address) => (name.to_owned(), address.is_loopback()),
             Err(_) => (name.to_ascii_lowercase(), name.eq_ignore_ascii_case("localhost")),

@@ -1,6 +1,6 @@
 //! Codes, by SMS and by e-mail, for pages and API calls, for every purpose: two-step forms, a number or an address and then
 //! its code (`/login/code`, `/password/reset`, `/account/phone`, `/account/email`; the registration form has the same fields),
-//! `POST /api/v1/sms/codes` and `POST /api/v1/mail/codes`.
+//! `POST /api/v1/sms/codes` and `POST /api/v1/email/codes`.
 
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
         }
         // No number makes an account, so none is sent what costs money.
         if !registration.takes_new_numbers() {
-            const BY_MAIL: &str = "Registration takes an e-mail address here: use POST /api/v1/mail/codes.";
+            const BY_MAIL: &str = "Registration takes an e-mail address here: use POST /api/v1/email/codes.";
             return Err(Problem::wrong("purpose", BY_MAIL).into());
         }
     }
@@ -260,7 +260,7 @@ struct MailCodeAccepted {
 /// address, and sends to any.
 #[utoipa::path(
     post,
-    path = "/api/v1/mail/codes",
+    path = "/api/v1/email/codes",
     operation_id = "sendMailCode",
     tag = "mail",
     params((

@@ -6,6 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::{Deserialize, Serialize};
 
+use crate::codes::Channel;
 use crate::mail::{Mailbox, SentMail};
 use crate::sms::OutboxMessage;
 use crate::web::http::client::is_here;
@@ -74,6 +75,8 @@ fn rows(request: &HttpRequest, services: &Services, wanted: &OutboxQuery) -> Res
 pub struct OutboxRow {
     pub id: String,
     pub at: Moment,
+    /// `sms` or `mail`.
+    pub channel: Channel,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,6 +95,7 @@ impl OutboxRow {
         Self {
             id: message.id.to_string(),
             at: Moment(message.at),
+            channel: Channel::Sms,
             phone: Some(message.phone.as_str().to_owned()),
             code: Some(message.code),
             email: None,
@@ -104,7 +108,8 @@ impl OutboxRow {
     fn of_mail(mail: SentMail) -> Self {
         let SentMail { id, at, to, subject, text, html } = mail;
         let (email, subject, html) = (Some(to.as_str().to_owned()), Some(subject), Some(html));
-        Self { id, at: Moment(at), phone: None, code: None, email, subject, text, html }
+        let channel = Channel::Mail;
+        Self { id, at: Moment(at), channel, phone: None, code: None, email, subject, text, html }
     }
 }
 

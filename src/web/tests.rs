@@ -268,6 +268,7 @@ fn outboxes(visit: &PageRequest) -> Vec<(&'static str, OutboxPage)> {
     let row = || OutboxRow {
         id: "b19b".into(),
         at: Moment(NOW),
+        channel: Channel::Sms,
         phone: Some("+8613800138000".into()),
         code: Some("012345".into()),
         email: None,
@@ -276,6 +277,7 @@ fn outboxes(visit: &PageRequest) -> Vec<(&'static str, OutboxPage)> {
         html: None,
     };
     let mail = || OutboxRow {
+        channel: Channel::Mail,
         phone: None,
         code: None,
         email: Some("ada@example.org".into()),

@@ -271,7 +271,7 @@ async fn way_past(limit: LimitName) {
                 let stranger = app.client_at(&format!("198.51.{n}.7"));
                 assert_eq!(stranger.register(&format!("mallory{n}"), PASSWORD).await.status, 201);
                 let body = json!({ "email": format!("nobody{n}@example.org"), "purpose": "verify" });
-                assert_eq!(stranger.call("/mail/codes", body).await.status, 202);
+                assert_eq!(stranger.call("/email/codes", body).await.status, 202);
             }
             app.services.codes.watch_costs(&app.services.live.snapshot()).await;
             let mine = app.client_at(SHARED);
@@ -288,7 +288,7 @@ async fn way_past(limit: LimitName) {
             let purpose = if limit == LimitName::MailTotal { "verify" } else { "reset" };
             let spend = async |n: u32| {
                 let body = json!({ "email": format!("nobody{n}@example.org"), "purpose": purpose });
-                stranger.call("/mail/codes", body).await.status
+                stranger.call("/email/codes", body).await.status
             };
             let mut asked = 0;
             while spend(asked).await == 202 {

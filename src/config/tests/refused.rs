@@ -189,6 +189,10 @@ fn limits() {
             "mail.url: contains a password; write that as mail.password",
         ),
         (
+            "mail.url = 'smtps://exämple.org'",
+            "mail.url: names a server in other letters than ASCII; write its name as \"xn--…\"",
+        ),
+        (
             "mail.from = 'Gatehouse <login@example.org>'",
             "mail.from: is not an address alone, such as \"login@example.org\"",
         ),

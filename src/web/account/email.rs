@@ -2,7 +2,7 @@
 //! set a new password, so that both changes need the current one.
 
 use actix_web::HttpResponse;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession};
@@ -32,6 +32,8 @@ pub struct SetEmailBody {
     email: SecretField,
     #[schema(value_type = CodeDigits)]
     code: SecretField,
+    /// Also taken by the name `password`.
+    #[serde(alias = "password")]
     #[schema(value_type = CurrentPassword)]
     current_password: SecretField,
     captcha: Option<CaptchaSolution>,
@@ -41,9 +43,18 @@ pub struct SetEmailBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = EmailRemoval, example = json!({ "current_password": "correct horse battery staple" }))]
 pub struct RemoveEmailBody {
+    /// Also taken by the name `password`.
+    #[serde(alias = "password")]
     #[schema(value_type = CurrentPassword)]
     current_password: SecretField,
     captcha: Option<CaptchaSolution>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = AccountEmail, example = json!({ "email": "ada@example.org" }))]
+struct AccountEmail {
+    /// Its domain is in ASCII and in small letters.
+    email: String,
 }
 
 /// The words of both forms, and the message after the first: what an address is good for at this account.
@@ -109,7 +120,7 @@ async fn remove_once(
 
 /// Give the account an e-mail address, in place of the one that it may have
 ///
-/// With the code that POST /api/v1/mail/codes sent there. The current password is verified first; a mistake in it does
+/// With the code that POST /api/v1/email/codes sent there. The current password is verified first; a mistake in it does
 /// not use up the code. An account with a second factor proves that before, with POST /api/v1/confirm. The address before
 /// is told of it. That another account has the address is told only to a caller with its code.
 #[utoipa::path(
@@ -118,7 +129,7 @@ async fn remove_once(
     operation_id = "setEmail",
     tag = "account",
     request_body = SetEmailBody,
-    responses((status = 204, description = "The account has the address.")),
+    responses((status = 200, description = "The account has the address.", body = AccountEmail)),
     extensions(("x-problems" = json!([ATTEMPT, PASSWORD, "invalid-email", "invalid-code", "email-taken", "no-password", "step-up-required"])))
 )]
 pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetEmailBody>) -> WebResult {
@@ -131,7 +142,7 @@ pub async fn api_set(MemberCall { who, call, body }: MemberCall<SetEmailBody>) -
     let password = read_current(Field::CurrentPassword, &body.current_password)?;
     let (actor, locale) = (call.actor(FORM, body.captcha.as_ref()), language(call.request().headers()));
     call.told(FORM, give(&actor, &who.account, ((&to, &code), password), locale).await).await?;
-    Ok(HttpResponse::NoContent().finish())
+    Ok(HttpResponse::Ok().json(AccountEmail { email: to.as_str().to_owned() }))
 }
 
 /// Remove the account's e-mail address

@@ -368,7 +368,7 @@ problems! {
         });
     /// By a code that an earlier address of it has.
     AccountFrozen = kind("account-frozen", S::FORBIDDEN, "Account frozen",
-        "Somebody who had its e-mail address before has frozen it, so only what it had before opens it. Set a new password with POST /api/v1/password/reset and a code to its number, if it had that a week before. Otherwise sign in with a passkey, or with POST /api/v1/login and the second factor, or ask an administrator to unlock it."),
+        "Somebody who had its e-mail address before has frozen it, so only what it had a week before opens it. Set a new password with POST /api/v1/password/reset and a code to its number of then. Otherwise sign in with a passkey of then, or with POST /api/v1/login: with the second factor of then, or with the password alone if it had neither. Or ask an administrator to unlock it; on the server, gatehouse admin unfreeze does."),
         form InForm::Words(Words {
             link: Some(("/password/reset", "reset.title")),
             closes: true,

@@ -1,10 +1,13 @@
-//! The ways to re-enable a disabled password.
+//! The ways to re-enable a disabled password, and to lift a freeze on the server.
+
+use std::time::Duration;
 
 use gatehouse::accounts::Username;
 use gatehouse::audit::Outcome;
 use serde_json::{Value, json};
 
 use super::acts;
+use crate::mail::flows::{code_of, freeze_code, has_code};
 use crate::sms::flows::{NEW, ask, send_on};
 use crate::sms::http::{NUMBER, enter, with_number};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
@@ -175,4 +178,43 @@ async fn the_last_administrator_gets_in_by_the_command_line() {
     assert_eq!(back.status, 200, "{}", back.text);
     let events = client.get("/api/v1/admin/events?action=admin").await;
     assert_eq!(events.body["events"][0]["name"], "password.enable", "{}", events.text);
+
+    // Whoever had its address before freezes it.
+    for address in ["boss@example.org", "boss@example.net"] {
+        let asked = client.call("/email/codes", json!({ "email": address, "purpose": "verify" })).await;
+        assert_eq!(asked.status, 202, "{}", asked.text);
+        let code = mailed(&client, address, |mail| has_code(mail).then(|| code_of(mail))).await;
+        let body = json!({ "email": address, "code": code, "current_password": PASSWORD });
+        let set = client.call("/account/email", body).await;
+        assert_eq!(set.status, 200, "{}", set.text);
+    }
+    let code = mailed(&client, "boss@example.org", freeze_code).await;
+    assert_eq!(running.client().call("/freeze", json!({ "code": code })).await.status, 204);
+    let enabled = home.run(&["admin", "enable", "boss"]);
+    assert!(enabled.stdout.contains("gatehouse admin unfreeze boss"), "{}", enabled.stdout);
+    let unknown = home.run(&["admin", "unfreeze", "bos"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("no account bos"), "{}", unknown.stderr);
+    let lifted = home.run(&["admin", "unfreeze", "Boss"]);
+    assert!(
+        lifted.code == Some(0) && lifted.stdout.starts_with("boss is no longer frozen."),
+        "{}",
+        lifted.stderr
+    );
+    let again = home.run(&["admin", "unfreeze", "boss"]);
+    assert!(again.code == Some(0) && again.stdout.contains("is not frozen"), "{}", again.stdout);
+    assert_eq!(client.login("boss", PASSWORD).await.status, 200);
+    let events = client.get("/api/v1/admin/events?action=admin").await;
+    assert_eq!(events.body["events"][0]["name"], "account.unfreeze", "{}", events.text);
+}
+
+/// What is found in a mail to somebody, once it has come.
+async fn mailed<T>(client: &Client, to: &str, find: impl Fn(&Value) -> Option<T>) -> T {
+    for _ in 0..1_500 {
+        let outbox = client.get(&format!("/dev/outbox.json?email={to}")).await;
+        if let Some(found) = outbox.body.as_array().into_iter().flatten().find_map(&find) {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await; // mails are handed over in real time
+    }
+    panic!("nothing has come to {to}")
 }

@@ -98,7 +98,7 @@ async fn nothing_that_is_typed_is_a_header() {
         "\"ada\r\n\"@example.org",
         "ada@example.org\u{2028}x",
     ] {
-        let told = owner.call("/mail/codes", json!({ "email": typed, "purpose": "verify" })).await;
+        let told = owner.call("/email/codes", json!({ "email": typed, "purpose": "verify" })).await;
         assert_eq!(told.problem(), "invalid-email", "{typed:?}: {}", told.text);
     }
 }
@@ -124,12 +124,12 @@ async fn letters_that_look_alike_are_never_anothers_mailbox() {
 /// Has the code that confirms an address sent, with the challenge that is required, if one is.
 async fn ask_to_confirm(stranger: &Client, address: &str) -> (Answer, Option<Answer>) {
     let mut body = json!({ "email": address, "purpose": "verify" });
-    let first = stranger.call("/mail/codes", body.clone()).await;
+    let first = stranger.call("/email/codes", body.clone()).await;
     if first.problem() != "captcha-required" {
         return (first, None);
     }
     body["captcha"] = json!({ "id": first.body["captcha"]["id"], "answer": ANSWER });
-    let solved = stranger.call("/mail/codes", body).await;
+    let solved = stranger.call("/email/codes", body).await;
     (first, Some(solved))
 }
 

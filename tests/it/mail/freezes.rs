@@ -77,7 +77,7 @@ async fn the_owner_ends_what_a_thief_has_begun(store: Store) {
     assert_eq!(freeze(&app, &freeze_code(&app, ADA).await).await, 204);
     assert_eq!(thief.get("/account").await.status, 303, "his session has ended");
     let body = json!({ "email": "other@example.net", "purpose": "verify" });
-    assert_eq!(thief.call("/mail/codes", body).await.status, 401);
+    assert_eq!(thief.call("/email/codes", body).await.status, 401);
     let code = thief.code(NUMBER, "login").await;
     let by_number = enter(&thief, NUMBER, &code).await;
     assert_eq!(by_number.problem(), "account-frozen", "{}", by_number.text);
@@ -116,7 +116,7 @@ async fn the_password_alone_lifts_no_freeze_where_the_number_can(store: Store) {
     assert_eq!(thief.login("alice", HIS).await.problem(), "account-frozen");
     assert_eq!(thief.login("alice", PASSWORD).await.problem(), "invalid-credentials");
     let page = thief.submit("/login", "/login", &[("login", "alice"), ("password", HIS)]).await;
-    assert!(page.status == 403 && page.text.contains("a code to its number"), "{}", page.text);
+    assert!(page.status == 403 && page.text.contains("a code to that"), "{}", page.text);
     assert_eq!(thief.get("/account").await.status, 303, "nobody is signed in");
     let reset = reset_by_number(&app.client(), NUMBER).await;
     assert_eq!(reset.status, 204, "{}", reset.text);

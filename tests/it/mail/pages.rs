@@ -101,7 +101,7 @@ async fn the_link_of_a_mail_opens_a_page_on_which_its_code_sets_a_password() {
 async fn the_link_of_a_mail_opens_a_page_on_which_its_code_makes_an_account() {
     let app = TestApp::on(Store::Memory).file_more(REQUIRED).start().await;
     let asked = json!({ "email": ADA, "purpose": "register" });
-    assert_eq!(app.client().call("/mail/codes", asked).await.status, 202);
+    assert_eq!(app.client().call("/email/codes", asked).await.status, 202);
     let mail = until_mails(&app, ADA, 1).await.remove(0);
     let link = link_of(&app, &mail);
     assert_eq!(link, "/register?code");
@@ -126,7 +126,7 @@ async fn the_link_of_a_mail_opens_a_page_on_which_its_code_confirms_an_address()
     let desk = app.client();
     assert_eq!(desk.register("alice", PASSWORD).await.status, 201);
     let asked = json!({ "email": ADA, "purpose": "verify" });
-    assert_eq!(desk.call("/mail/codes", asked).await.status, 202);
+    assert_eq!(desk.call("/email/codes", asked).await.status, 202);
     let mail = until_mails(&app, ADA, 1).await.remove(0);
     let link = link_of(&app, &mail);
     assert_eq!(link, "/account/email?code");
@@ -185,7 +185,7 @@ async fn no_page_offers_a_reset_by_mail_where_none_is_made() {
     let promised = "you can set a new password";
     let lead = owner.get("/account/email").await.text;
     assert!(!lead.contains(promised) && lead.contains("you are told of changes"), "{lead}");
-    assert_eq!(owner.call("/mail/codes", json!({ "email": ADA, "purpose": "verify" })).await.status, 202);
+    assert_eq!(owner.call("/email/codes", json!({ "email": ADA, "purpose": "verify" })).await.status, 202);
     let code = newest_code(&app, ADA, 1).await;
     let fields =
         [("email", ADA), ("code", code.as_str()), ("current_password", PASSWORD), ("good_until", "1")];

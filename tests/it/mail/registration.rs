@@ -16,7 +16,7 @@ async fn app() -> TestApp {
 }
 
 async fn ask_to_register(client: &Client, email: &str) -> Answer {
-    client.call("/mail/codes", json!({ "email": email, "purpose": "register" })).await
+    client.call("/email/codes", json!({ "email": email, "purpose": "register" })).await
 }
 
 async fn register(client: &Client, login: &str, email: &str, code: &str) -> Answer {
