@@ -17,7 +17,7 @@ use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::{Db, Tx};
 use gatehouse::entropy::Entropy;
 use gatehouse::foundation::Foundation;
-use gatehouse::mail::Mailer;
+use gatehouse::mail::{MailQueue, MailSeal, MailTransport, Mailer};
 use gatehouse::message::*;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
@@ -190,7 +190,12 @@ impl Rig {
             given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
-            mailer: Mailer::nowhere(&foundation),
+            mailer: Mailer {
+                queue: MailQueue::new(foundation.db.clone(), foundation.clock.clone()),
+                seal: MailSeal::new(&foundation.secrets),
+                transport: MailTransport::Nowhere,
+                public_url: String::new(),
+            },
         };
         let codes = CodeService::new(&foundation, parts);
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;

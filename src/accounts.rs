@@ -37,6 +37,7 @@ use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
+use crate::foundation::Foundation;
 use crate::mail::{self, LetterKind};
 use crate::sms::Phone;
 
@@ -151,6 +152,11 @@ pub struct Accounts {
 
 impl Accounts {
     pub const fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
+        Self { db, clock, entropy }
+    }
+
+    pub fn of(foundation: &Foundation) -> Self {
+        let Foundation { db, clock, entropy, .. } = foundation.clone();
         Self { db, clock, entropy }
     }
 

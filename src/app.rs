@@ -16,8 +16,7 @@ use gatehouse_limiter::{Eviction, MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use self::parts::{Base, SharedParts};
-use crate::accounts::{Accounts, Emails, Factors, Invitations};
-use crate::audit::Audit;
+use crate::accounts::Accounts;
 use crate::clock::Clock;
 use crate::config::{DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl};
 use crate::db::{ConnectError, CountedBefore, Db, DbError};
@@ -25,7 +24,7 @@ use crate::entropy::Entropy;
 use crate::foundation::Foundation;
 use crate::https;
 use crate::login::LoginGuard;
-use crate::oidc::{ClientSecrets, LogoutNotices, TokenKeys};
+use crate::oidc::LogoutNotices;
 use crate::secret::{KeyFile, KeyFileError, MasterKey};
 use crate::sms::gateway;
 use crate::throttle::{Limiter, Store};
@@ -202,43 +201,6 @@ pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Resul
     Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
 }
 
-/// Opens second factors, for commands that run no server.
-pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
-    Ok(Factors::new(&open_foundation_for_command(settings, world).await?))
-}
-
-/// Opens invitations, for commands that run no server.
-pub async fn open_invitations(
-    settings: &Settings,
-    world: &TimeAndEntropy,
-) -> Result<Invitations, StartError> {
-    let foundation = open_foundation_for_command(settings, world).await?;
-    let Foundation { db, clock, entropy, .. } = foundation.clone();
-    Ok(Invitations::new(&foundation, Accounts::new(db, clock, entropy)))
-}
-
-/// Opens the addresses of accounts, for commands that run no server.
-pub async fn open_emails(settings: &Settings, world: &TimeAndEntropy) -> Result<Emails, StartError> {
-    let foundation = open_foundation_for_command(settings, world).await?;
-    let Foundation { db, clock, entropy, .. } = foundation.clone();
-    Ok(Emails::new(&foundation, Accounts::new(db, clock, entropy)))
-}
-
-/// Opens the secrets of clients, for commands that run no server.
-pub async fn open_client_secrets(
-    settings: &Settings,
-    world: &TimeAndEntropy,
-) -> Result<ClientSecrets, StartError> {
-    Ok(ClientSecrets::new(&open_foundation_for_command(settings, world).await?))
-}
-
-/// Opens the keys that sign tokens, for commands that run no server.
-pub async fn open_token_keys(settings: &Settings, world: &TimeAndEntropy) -> Result<TokenKeys, StartError> {
-    let foundation = open_foundation_for_command(settings, world).await?;
-    let audit = Audit::new(&foundation, settings.audit.clone());
-    Ok(TokenKeys::new(&foundation, audit, (settings.oidc, None)))
-}
-
 /// What became of the key.
 pub enum KeyReplacement {
     /// Another one was made; where the one before is now, if it was there.
@@ -268,12 +230,8 @@ pub async fn replace_key(settings: &Settings, world: &TimeAndEntropy) -> Result<
     Ok(replacement)
 }
 
-/// Opens the record of events, for commands that run no server.
-pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
-    Ok(Audit::new(&open_foundation_for_command(settings, world).await?, settings.audit.clone()))
-}
-
-async fn open_foundation_for_command(
+/// What commands work on that run no server.
+pub async fn open_foundation_for_command(
     settings: &Settings,
     world: &TimeAndEntropy,
 ) -> Result<Foundation, StartError> {

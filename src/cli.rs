@@ -22,9 +22,10 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use gatehouse::accounts::ExportSystem;
-use gatehouse::app::{self, StartError};
+use gatehouse::app::{self, StartError, TimeAndEntropy};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
 use gatehouse::db::ConnectError;
+use gatehouse::foundation::Foundation;
 use gatehouse::gate::ProxyFile;
 use gatehouse::login::BreachedList;
 use gatehouse::origins;
@@ -357,6 +358,12 @@ impl CliFailure {
 }
 
 /// A database of a newer version is unusable input; one that cannot be reached may come back.
+/// What commands work on that run no server.
+async fn open_foundation(loaded: &LoadedConfig) -> Result<Foundation, CliFailure> {
+    let opened = app::open_foundation_for_command(&loaded.settings, &TimeAndEntropy::default()).await;
+    opened.map_err(CliFailure::broken)
+}
+
 fn database_failure(error: ConnectError) -> CliFailure {
     match error {
         ConnectError::Newer { .. } => CliFailure::unusable(error),

@@ -16,6 +16,7 @@ use crate::accounts::AdminScope::{
 };
 use crate::accounts::ProgramScope::{Guard, Relay, Verify};
 use crate::audit::Action;
+use crate::codes::Channel;
 use crate::web::console::{
     access as console_access, accounts, apps, confirm, event_search, events, factors, find, invitations,
     limits, lookup, messages, origins, overview, tokens,
@@ -390,10 +391,13 @@ pub fn app(
         InitError = (),
     >,
 > {
-    let (sms, mail) = (edge.sends_codes, edge.sends_mail);
-    let there = table()
-        .into_iter()
-        .map(|row| if row.needs.exist(sms, mail) { row } else { row.leading_to(nothing_here) });
+    let sends = |channel: &Channel| match channel {
+        Channel::Sms => edge.sends_codes,
+        Channel::Mail => edge.sends_mail,
+    };
+    let is_there = |row: &Row| row.needs.is_empty() || row.needs.iter().any(sends);
+    let there =
+        table().into_iter().map(|row| if is_there(&row) { row } else { row.leading_to(nothing_here) });
     let (calls, pages): (Vec<_>, Vec<_>) =
         PathRows::of(there).into_iter().partition(|rows| rows.path().starts_with(API));
     let api = calls.into_iter().fold(scope(API), |api, rows| api.service(rows.below(API)));

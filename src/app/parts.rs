@@ -203,7 +203,7 @@ impl SharedParts {
     pub async fn open(base: &Base) -> Result<Self, StartError> {
         let Base { settings, live, foundation, audit, .. } = base;
         let Foundation { db, clock, entropy, secrets } = foundation;
-        let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
+        let accounts = Accounts::of(foundation);
         let breached = BreachedList::default();
         let (list, login) = (breached.clone(), live.snapshot().login.clone());
         let (origins, files) = (live.origins().clone(), live.snapshot().origins.files());

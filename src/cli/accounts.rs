@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
 use gatehouse::accounts::{
-    Account, AccountAct, Accounts, CreateError, ExportSource, ExportSystem, FirebaseHashConfig,
+    Account, AccountAct, Accounts, CreateError, ExportSource, ExportSystem, Factors, FirebaseHashConfig,
     ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow, ImportUnit, Roles,
     Username,
 };
@@ -20,7 +20,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::log::tell;
-use super::{CliFailure, counted, database_failure};
+use super::{CliFailure, counted, database_failure, open_foundation};
 
 /// What the options say of the file; None if it is one of JSON lines.
 pub fn export_source(
@@ -113,8 +113,7 @@ async fn import_rows(
     let accounts = open_accounts(loaded).await?;
     // Opened first: without a record nothing is imported.
     let audit = open_record(loaded).await?;
-    let factors =
-        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
+    let factors = Factors::new(&open_foundation(loaded).await?);
     if rows.iter().any(|row| row.totp.is_some())
         && factors.is_upgrading().await.map_err(CliFailure::broken)?
     {
@@ -152,7 +151,7 @@ async fn open_accounts(loaded: &LoadedConfig) -> Result<Accounts, CliFailure> {
 }
 
 pub async fn open_record(loaded: &LoadedConfig) -> Result<Audit, CliFailure> {
-    app::open_record(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)
+    Ok(Audit::new(&open_foundation(loaded).await?, loaded.settings.audit.clone()))
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>, CliFailure> {

@@ -3,14 +3,13 @@
 use std::io::{BufRead, stdin};
 use std::path::Path;
 
-use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::config::{LoadedConfig, Pkce};
-use gatehouse::oidc::ClientCheck;
+use gatehouse::oidc::{ClientCheck, ClientSecrets};
 use secrecy::SecretString;
 use zeroize::Zeroizing;
 
-use super::CliFailure;
 use super::log::tell;
+use super::{CliFailure, open_foundation};
 
 /// At the server that runs. `login` signs in there, by what is asked for here.
 pub async fn check(
@@ -64,6 +63,6 @@ pub async fn check(
 
 /// The newest secret of a client whose secrets are kept in the database.
 async fn newest_secret(loaded: &LoadedConfig, client: &str) -> Result<Option<SecretString>, CliFailure> {
-    let secrets = app::open_client_secrets(&loaded.settings, &TimeAndEntropy::default()).await;
-    secrets.map_err(CliFailure::broken)?.newest(client).await.map_err(CliFailure::broken)
+    let secrets = ClientSecrets::new(&open_foundation(loaded).await?);
+    secrets.newest(client).await.map_err(CliFailure::broken)
 }

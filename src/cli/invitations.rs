@@ -5,10 +5,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use gatehouse::accounts::{
-    AccountsMade, Groups, ImportConflict, ImportRow, Invitations, LONGEST_INVITATION, MOST_INVITED,
+    Accounts, AccountsMade, Groups, ImportConflict, ImportRow, Invitations, LONGEST_INVITATION, MOST_INVITED,
     NewInvitation, Profile, Username,
 };
-use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, AuditEvent, Outcome};
 use gatehouse::config::{LoadedConfig, RegistrationMode};
 use gatehouse::sms::Phone;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::accounts::{open_record, username};
 use super::log::tell;
-use super::{CliFailure, CreateArguments, InviteArguments};
+use super::{CliFailure, CreateArguments, InviteArguments, open_foundation};
 
 /// In bytes, many more names than are created at once.
 const LONGEST_LIST: u64 = 1 << 20;
@@ -119,7 +118,8 @@ pub async fn invite(loaded: &LoadedConfig, arguments: InviteArguments) -> Result
 }
 
 async fn open(loaded: &LoadedConfig) -> Result<Invitations, CliFailure> {
-    app::open_invitations(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)
+    let foundation = open_foundation(loaded).await?;
+    Ok(Invitations::new(&foundation, Accounts::of(&foundation)))
 }
 
 async fn record(loaded: &LoadedConfig, name: &str, mut detail: Value) -> Result<(), CliFailure> {

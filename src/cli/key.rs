@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use gatehouse::accounts::Username;
+use gatehouse::accounts::{Accounts, Emails, Factors, Username};
 use gatehouse::app::{self, KeyReplacement, StartError, TimeAndEntropy};
+use gatehouse::audit::Audit;
 use gatehouse::config::LoadedConfig;
 use gatehouse::entropy::Entropy;
-use gatehouse::secret::{KeyFile, KeyStep};
+use gatehouse::oidc::{ClientSecrets, TokenKeys};
+use gatehouse::secret::{KeyFile, KeyStep, MasterKey};
 
 use super::log::tell;
-use super::{CliFailure, counted, database_failure};
+use super::{CliFailure, counted, database_failure, open_foundation};
 
 const LOST: &str = "What was hashed under the key before is not found again:
   everybody signs in anew, API tokens and links of invitations are made anew, and known devices are strangers;
@@ -80,9 +82,8 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
     // A new one would open nothing, and is made at the first start.
     let new = &loaded.settings.secrets.key_file;
     KeyFile::load(new).map_err(CliFailure::unusable)?;
-    let factors =
-        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
-    let done = factors.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let (foundation, old) = (open_foundation(loaded).await?, old.master());
+    let done = Factors::new(&foundation).reseal(&old).await.map_err(CliFailure::broken)?;
     let secrets = |count: u64| counted(count as usize, "secret", "secrets");
     tell!(
         "{} of authenticator apps sealed under {}; {} already.",
@@ -96,10 +97,12 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
             counted(done.without_codes as usize, "account", "accounts")
         );
     }
-    reseal_signing_keys(loaded, &old).await?;
+    let audit = Audit::new(&foundation, loaded.settings.audit.clone());
+    let keys = TokenKeys::new(&foundation, audit, (loaded.settings.oidc, None));
+    reseal_signing_keys(&keys, &old).await?;
     let lost = [
-        reseal_client_secrets(loaded, &old).await?,
-        reseal_emails(loaded, &old).await?,
+        reseal_client_secrets(&ClientSecrets::new(&foundation), &old).await?,
+        reseal_emails(&Emails::new(&foundation, Accounts::of(&foundation)), &old).await?,
         lost_factors(&done.lost),
     ];
     let lost: Vec<_> = lost.into_iter().flatten().collect();
@@ -120,10 +123,8 @@ fn lost_factors(of: &[Username]) -> Option<String> {
 
 /// Reseals the keys that sign. Keys that open under neither key file are replaced when the server runs, so nobody has
 /// to do anything.
-async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
-    let world = TimeAndEntropy::default();
-    let keys = app::open_token_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
-    let done = keys.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+async fn reseal_signing_keys(keys: &TokenKeys, old: &MasterKey) -> Result<(), CliFailure> {
+    let done = keys.reseal(old).await.map_err(CliFailure::broken)?;
     let keys = |count: u64| counted(count as usize, "signing key", "signing keys");
     if done.sealed + done.kept > 0 {
         tell!("{} sealed; {} already.", keys(done.sealed), keys(done.kept));
@@ -136,9 +137,8 @@ async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(),
 }
 
 /// Reseals the e-mail addresses of accounts. Returns what to say of those that are lost.
-async fn reseal_emails(loaded: &LoadedConfig, old: &KeyFile) -> Result<Option<String>, CliFailure> {
-    let emails = app::open_emails(&loaded.settings, &TimeAndEntropy::default()).await;
-    let done = emails.map_err(CliFailure::broken)?.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+async fn reseal_emails(emails: &Emails, old: &MasterKey) -> Result<Option<String>, CliFailure> {
+    let done = emails.reseal(old).await.map_err(CliFailure::broken)?;
     let addresses = |count: u64| counted(count as usize, "e-mail address", "e-mail addresses");
     if done.sealed + done.kept > 0 {
         tell!("{} sealed; {} already.", addresses(done.sealed), addresses(done.kept));
@@ -155,10 +155,11 @@ async fn reseal_emails(loaded: &LoadedConfig, old: &KeyFile) -> Result<Option<St
 }
 
 /// Reseals the secrets of clients that are kept in the database. Returns what to say of those that are lost.
-async fn reseal_client_secrets(loaded: &LoadedConfig, old: &KeyFile) -> Result<Option<String>, CliFailure> {
-    let world = TimeAndEntropy::default();
-    let secrets = app::open_client_secrets(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
-    let done = secrets.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+async fn reseal_client_secrets(
+    secrets: &ClientSecrets,
+    old: &MasterKey,
+) -> Result<Option<String>, CliFailure> {
+    let done = secrets.reseal(old).await.map_err(CliFailure::broken)?;
     let secrets = |count: u64| counted(count as usize, "client secret", "client secrets");
     if done.sealed + done.kept > 0 {
         tell!("{} sealed; {} already.", secrets(done.sealed), secrets(done.kept));

@@ -191,7 +191,7 @@ impl CodeService {
         let Some(kind) = mail.kind else {
             return Ok(Err((MailResult::Later(PAUSES[PAUSES.len() - 1]), "a newer version has queued it")));
         };
-        if mail.outdated || mail.account.is_none() && !mailer.queue.holds(&mail.id).await? {
+        if mail.account.is_none() && !mailer.queue.holds(&mail.id).await? {
             return expired("its code was replaced, used up, or has expired");
         }
         let sealed = match mail.sealed.as_deref().map(|sealed| mailer.seal.letter(&mail.id, sealed)) {
@@ -341,7 +341,6 @@ mod tests {
             created_at: Micros(0),
             expires_at: Micros(0),
             tries,
-            outdated: false,
         }
     }
 

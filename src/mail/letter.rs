@@ -36,17 +36,12 @@ pub enum LetterKind {
 
 impl LetterKind {
     /// Asks for nothing but that its code is entered.
-    const fn is_code(self) -> bool {
+    pub const fn is_code(self) -> bool {
         matches!(self, Self::ConfirmCode | Self::RegisterCode | Self::ResetCode)
     }
 
     const fn can_freeze(self) -> bool {
         matches!(self, Self::AddressChanged | Self::AddressRemoved)
-    }
-
-    /// What it has words of its own for: `mail.new-device.lead`.
-    pub const fn parts(self) -> &'static [&'static str] {
-        if self.is_code() { &["subject", "lead"] } else { &["subject", "lead", "then"] }
     }
 
     fn word(self, part: &str, locale: &str, brand: &str) -> String {

@@ -60,8 +60,6 @@ pub struct TakenMail {
     pub created_at: Micros,
     pub expires_at: Micros,
     pub tries: u32,
-    /// The code is none any more.
-    pub outdated: bool,
 }
 
 /// What became of a mail that was taken.
@@ -205,8 +203,6 @@ impl MailQueue {
             WHERE state = 'queued' AND next_at <= $1 AND (account IS NOT NULL OR sealed IS NOT NULL)
             ORDER BY next_at, id LIMIT $3)
             RETURNING id, kind, account, mailbox, sealed, network, times, created_at, expires_at, tries,
-            CASE WHEN account IS NULL AND NOT EXISTS (SELECT 1 FROM sms_codes c
-                WHERE c.message = mail_queue.id AND c.expires_at > $1) THEN CAST(1 AS BIGINT) ELSE 0 END AS outdated,
             (SELECT e.account FROM account_emails e WHERE e.mailbox = mail_queue.mailbox) AS owner,
             (SELECT e.address FROM account_emails e WHERE e.mailbox = mail_queue.mailbox) AS address,
             (SELECT e.locale FROM account_emails e WHERE e.mailbox = mail_queue.mailbox) AS locale";
@@ -320,6 +316,5 @@ from_row!(TakenMail, row => {
         created_at: Micros(count("created_at")?),
         expires_at: Micros(count("expires_at")?),
         tries: small("tries")?,
-        outdated: count("outdated")? != 0,
     }
 });

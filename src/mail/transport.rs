@@ -17,7 +17,6 @@ use super::smtp::{MailDelivery, SmtpCheck, SmtpPhase, SmtpServer};
 use super::{Letter, MailQueue, MailSeal, Mailbox};
 use crate::clock::{Clock, Micros};
 use crate::config::{MailSettings, SecretError, Server, SmsSettings};
-use crate::foundation::Foundation;
 
 /// A setting with which no mail can be sent.
 #[derive(Debug, thiserror::Error)]
@@ -35,18 +34,6 @@ pub struct Mailer {
     pub transport: MailTransport,
     /// Our own address, without a slash at its end.
     pub public_url: String,
-}
-
-impl Mailer {
-    /// Mails of which nothing is sent, for a server without mail.
-    pub fn nowhere(foundation: &Foundation) -> Self {
-        Self {
-            queue: MailQueue::new(foundation.db.clone(), foundation.clock.clone()),
-            seal: MailSeal::new(&foundation.secrets),
-            transport: MailTransport::Nowhere,
-            public_url: String::new(),
-        }
-    }
 }
 
 #[derive(Clone)]

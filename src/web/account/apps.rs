@@ -8,7 +8,9 @@ use utoipa::ToSchema;
 
 use crate::accounts::GrantedClient;
 use crate::config::Apps;
-use crate::web::http::{ApiRequest, Flash, Moment, PageRequest, Problem, ServicesData, WebResult};
+use crate::web::http::{
+    ApiRequest, Flash, Moment, PageRequest, Problem, ServicesData, WebResult, no_content_if,
+};
 use crate::web::oidc::authorize::told_by;
 use crate::web::session::{Member, MemberForm};
 
@@ -90,8 +92,5 @@ pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult 
     extensions(("x-problems" = json!(["not-found"])))
 )]
 pub async fn api_revoke(Member(who): Member, client: Path<String>, call: ApiRequest) -> WebResult {
-    match call.services.grants.forget_client(who.account.id, &client).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound.into()),
-    }
+    Ok(no_content_if(call.services.grants.forget_client(who.account.id, &client).await?, Problem::NotFound)?)
 }

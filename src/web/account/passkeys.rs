@@ -12,7 +12,7 @@ use super::factors::{FactorOwner, exposed};
 use crate::accounts::{AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel};
 use crate::web::http::describe::{self};
 use crate::web::http::page::set;
-use crate::web::http::{ApiRequest, Field, Message, Problem, ServicesData, WebResult};
+use crate::web::http::{ApiRequest, Field, Message, Problem, ServicesData, WebResult, no_content_if};
 use crate::web::second_step::require_confirmed;
 use crate::web::session::{Member, MemberCall, member};
 use crate::webauthn::{ALGORITHMS, Attestation, PasskeyFault};
@@ -238,8 +238,6 @@ pub async fn api_add(MemberCall { who, call, body }: MemberCall<AddBody>) -> Web
     extensions(("x-problems" = json!(["step-up-required", "not-found"])))
 )]
 pub async fn api_remove(Member(who): Member, id: Path<String>, call: ApiRequest) -> WebResult {
-    match FactorOwner::confirmed(&call, &call.services, &who).await?.remove_passkey(&id).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound.into()),
-    }
+    let removed = FactorOwner::confirmed(&call, &call.services, &who).await?.remove_passkey(&id).await?;
+    Ok(no_content_if(removed, Problem::NotFound)?)
 }

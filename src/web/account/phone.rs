@@ -12,7 +12,7 @@ use crate::web::http::action::read_current;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, MobileNumber, NUMBER, PASSWORD};
 use crate::web::http::page::language;
 use crate::web::http::{
-    CaptchaSolution, Field, Flash, PageRequest, Problem, SecretField, ServicesData, WebResult,
+    CaptchaSolution, Field, Flash, PageRequest, Problem, SecretField, ServicesData, WebResult, no_content_if,
 };
 use crate::web::second_step::require_factor;
 use crate::web::session::{Member, MemberCall, OwnersForm};
@@ -141,8 +141,5 @@ pub async fn api_remove(MemberCall { who, call, body }: MemberCall<RemovePhoneBo
     let actor = call.actor(FORM, body.captcha.as_ref());
     let verified = actor.verify(&who.account, password, Field::CurrentPassword).await;
     let (owner, _) = call.told(FORM, verified).await?;
-    match call.services.by_code.take_away(&owner).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::OnlyWayIn.into()),
-    }
+    Ok(no_content_if(call.services.by_code.take_away(&owner).await?, Problem::OnlyWayIn)?)
 }

@@ -31,7 +31,7 @@ use crate::web::form::{FormPairs, FormReach, once, value};
 use crate::web::http::describe::{MobileNumber, UserName};
 use crate::web::http::{
     Field, FieldErrors, Flash, InputError, Layout, Locale, Message, Moment, Problem, ServicesData,
-    UnreadBody, WebResult,
+    UnreadBody, WebResult, no_content_if,
 };
 
 const HERE: &str = "/admin/invitations";
@@ -356,10 +356,7 @@ pub async fn api_invite(
 )]
 pub async fn api_revoke(permitted: Permitted, id: Path<String>) -> Result<HttpResponse, Problem> {
     let id = InvitationId::parse(&id).ok_or(Problem::NotFound)?;
-    match revoke_one(&permitted.admin(), id).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
-    }
+    no_content_if(revoke_one(&permitted.admin(), id).await?, Problem::NotFound)
 }
 
 // The page.

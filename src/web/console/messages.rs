@@ -34,7 +34,7 @@ use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, limit_text, list_href, read_cursor, read_filter, read_page_size};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::{
-    ClientAddress, Flash, Layout, Problem, Services, ServicesData, TrustedProxies, WebResult,
+    ClientAddress, Flash, Layout, Problem, Services, ServicesData, TrustedProxies, WebResult, no_content_if,
 };
 
 const HERE: &str = "/admin/messages";
@@ -211,10 +211,7 @@ pub async fn api_lift(
     body: Result<Bytes, Error>,
 ) -> Result<HttpResponse, Problem> {
     let (admin, reason) = (permitted.judge_again().await?, reason(&query.reason, body)?);
-    match lift_brake(&admin, &prefix, query.program.as_deref(), &reason).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
-    }
+    no_content_if(lift_brake(&admin, &prefix, query.program.as_deref(), &reason).await?, Problem::NotFound)
 }
 
 /// The messages to a prefix, or to an e-mail address in any of its spellings. A masked one is looked for as it is.

@@ -26,6 +26,11 @@ use crate::web::http::services::ServicesData;
 use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
 
+/// 204 for what was done, and a refusal for what was not.
+pub fn no_content_if(done: bool, refusal: Problem) -> Result<HttpResponse, Problem> {
+    if done { Ok(HttpResponse::NoContent().finish()) } else { Err(refusal) }
+}
+
 /// A solved challenge: `id` and `answer`, or `altcha`. It can be used once, whether the answer is right or wrong.
 #[derive(Deserialize, ToSchema)]
 #[serde(try_from = "SolutionFields")]

@@ -114,7 +114,8 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
         all("answers", answer.into_str(), &mut ["", "-about", "-do"].into_iter());
     }
     for kind in LetterKind::VARIANTS {
-        all("mail", &format!("{}.", kind.into_str()), &mut kind.parts().iter().copied());
+        let parts: &[_] = if kind.is_code() { &["subject", "lead"] } else { &["subject", "lead", "then"] };
+        all("mail", &format!("{}.", kind.into_str()), &mut parts.iter().copied());
     }
     for act in AccountAct::VARIANTS {
         all("accounts", act.into_str(), &mut ["", "-about"].into_iter());

@@ -26,7 +26,7 @@ pub mod services;
 pub mod theme;
 
 pub use action::{ActionRefusal, Actor};
-pub use api::{ApiRequest, CaptchaSolution};
+pub use api::{ApiRequest, CaptchaSolution, no_content_if};
 pub use brand::BrandFile;
 pub use challenge::{CaptchaBody, CaptchaChallenge, ChallengeContext};
 pub use client::{ClientAddress, TrustedProxies};

@@ -11,6 +11,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::accounts::{AdminScope, ProgramScope};
 use crate::audit::Action;
+use crate::codes::Channel;
 use crate::web::http::extract::UnreadBody;
 use crate::web::http::page::{PageRequest, Requester};
 use crate::web::http::services::Services;
@@ -214,26 +215,6 @@ arguments!(A B C);
 arguments!(A B C D);
 arguments!(A B C D E);
 
-/// By which channels codes have to be sent, so that a row exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Channels {
-    None,
-    Sms,
-    Mail,
-    Either,
-}
-
-impl Channels {
-    pub const fn exist(self, sms: bool, mail: bool) -> bool {
-        match self {
-            Self::None => true,
-            Self::Sms => sms,
-            Self::Mail => mail,
-            Self::Either => sms || mail,
-        }
-    }
-}
-
 /// A call as its annotation describes it.
 pub struct DescribedCall {
     pub method: HttpMethod,
@@ -245,8 +226,8 @@ pub struct DescribedCall {
 pub struct Row {
     pub facts: RowFacts,
     pub call: Option<DescribedCall>,
-    /// It exists only where codes are sent.
-    pub needs: Channels,
+    /// It exists only where codes are sent by one of these; if there is none, everywhere.
+    pub needs: &'static [Channel],
     /// At most so many bytes, where a handler takes them as they come.
     pub reads: Option<usize>,
     pub route: Route,
@@ -275,7 +256,7 @@ impl Row {
             attempts: Action::Request,
         };
         let route = route_of(methods, handler);
-        Self { facts, call: None, needs: Channels::None, reads: None, route }
+        Self { facts, call: None, needs: &[], reads: None, route }
     }
 
     /// What is only shown.
@@ -317,17 +298,17 @@ impl Row {
 
     /// It exists only where codes are sent by SMS.
     pub fn with_codes(self) -> Self {
-        Self { needs: Channels::Sms, ..self }
+        Self { needs: &[Channel::Sms], ..self }
     }
 
     /// It exists only where mail is sent.
     pub fn with_mail(self) -> Self {
-        Self { needs: Channels::Mail, ..self }
+        Self { needs: &[Channel::Mail], ..self }
     }
 
     /// It exists only where codes are sent, one way or the other.
     pub fn with_codes_or_mail(self) -> Self {
-        Self { needs: Channels::Either, ..self }
+        Self { needs: &Channel::ALL, ..self }
     }
 
     pub fn reads(self, bytes: usize) -> Self {

@@ -15,7 +15,9 @@ use crate::message::{MessageCode, MessagePurpose};
 use crate::sms::Phone;
 use crate::web::http::describe::{self, NUMBER};
 use crate::web::http::extract::parse_phone;
-use crate::web::http::{ClientAddress, Problem, Requester, SecretField, Services, ServicesData, UnreadBody};
+use crate::web::http::{
+    ClientAddress, Problem, Requester, SecretField, Services, ServicesData, UnreadBody, no_content_if,
+};
 use crate::web::programs::Program;
 use crate::web::programs::verifications::language;
 use crate::webhooks::HookCall;
@@ -237,10 +239,7 @@ pub async fn outcome(
         _ => return Err(Problem::wrong("outcome", "Send used or failed.")),
     };
     let relay = MessagePurpose::relayed(relay.as_str()).ok_or(Problem::NotFound)?;
-    match program.services.codes.relay_outcome(&relay, &id, used).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
-    }
+    no_content_if(program.services.codes.relay_outcome(&relay, &id, used).await?, Problem::NotFound)
 }
 
 /// All lines of a header as one list (RFC 9110, 5.3), so that no line of several is believed alone.

@@ -13,7 +13,7 @@ use gatehouse::db::Db;
 use gatehouse::denied::Denied;
 use gatehouse::entropy::Entropy;
 use gatehouse::foundation::Foundation;
-use gatehouse::mail::Mailer;
+use gatehouse::mail::{MailQueue, MailSeal, MailTransport, Mailer};
 use gatehouse::message::*;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
@@ -125,7 +125,12 @@ impl Rig {
             given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
-            mailer: Mailer::nowhere(&foundation),
+            mailer: Mailer {
+                queue: MailQueue::new(foundation.db.clone(), foundation.clock.clone()),
+                seal: MailSeal::new(&foundation.secrets),
+                transport: MailTransport::Nowhere,
+                public_url: String::new(),
+            },
         };
         let codes = CodeService::with_patience(&foundation, parts, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }

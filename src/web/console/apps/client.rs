@@ -22,7 +22,7 @@ use crate::oidc::{ClientCheck, ClientSecretId, StoredSecret};
 use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminForm, AdminRequest, Permitted};
 use crate::web::form::{FormPairs, FormReach, once, value};
-use crate::web::http::{Flash, Layout, Problem, Services, ServicesData, WebResult};
+use crate::web::http::{Flash, Layout, Problem, Services, ServicesData, WebResult, no_content_if};
 
 const HERE: &str = "/admin/apps/client";
 /// The longest time that a test takes.
@@ -148,10 +148,7 @@ pub async fn api_drop(permitted: Permitted, path: Path<(String, String)>) -> Res
     let (admin, (name, id)) = (permitted.admin(), path.into_inner());
     let client = client_of(&admin.services, &name)?;
     let id = ClientSecretId::parse(&id).ok_or(Problem::NotFound)?;
-    match drop_one(&admin, &name, &client, id).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
-    }
+    no_content_if(drop_one(&admin, &name, &client, id).await?, Problem::NotFound)
 }
 
 /// `GET /admin/apps/client?name=…`

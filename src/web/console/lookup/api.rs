@@ -17,7 +17,7 @@ use crate::web::console::guard::Permitted;
 use crate::web::console::lookup::actor;
 use crate::web::console::lookup::subject::read_as;
 use crate::web::http::describe;
-use crate::web::http::{Problem, ServicesData};
+use crate::web::http::{Problem, ServicesData, no_content_if};
 use crate::web::programs::limits::span;
 
 /// What a path names, in the description of the API.
@@ -175,10 +175,7 @@ pub async fn clear(
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query.reason, body)?;
     admin.may_touch(lookup.account(&subject).await?.as_ref(), "subject.clear")?;
-    match lookup.clear(&live, limit, &subject, actor(&admin, reason)).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::UnknownLimit),
-    }
+    no_content_if(lookup.clear(&live, limit, &subject, actor(&admin, reason)).await?, Problem::UnknownLimit)
 }
 
 /// Re-enable a disabled password
@@ -209,10 +206,7 @@ pub async fn enable_password(
     let subject = read_as((ScopeKind::Pages, ValueKind::Login), &path, &live).ok_or(Problem::NotFound)?;
     let reason = reason(&query.reason, body)?;
     admin.may_touch(lookup.account(&subject).await?.as_ref(), "password.enable")?;
-    match lookup.enable_password(&subject, actor(&admin, reason)).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
-    }
+    no_content_if(lookup.enable_password(&subject, actor(&admin, reason)).await?, Problem::NotFound)
 }
 
 /// Send mail again to a mailbox that has refused it
@@ -248,10 +242,8 @@ pub async fn allow_mail(
     let subject = read_as((ScopeKind::Pages, ValueKind::Mailbox), &path, &live).ok_or(Problem::NotFound)?;
     let (mailbox, reason) = (lookup.mailbox(&subject).await?, reason(&query.reason, body)?);
     admin.may_touch(lookup.account(&subject).await?.as_ref(), "mailbox.allow")?;
-    match lookup.allow_mail(&mailbox.ok_or(Problem::NotFound)?, actor(&admin, reason)).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
-    }
+    let mailbox = mailbox.ok_or(Problem::NotFound)?;
+    no_content_if(lookup.allow_mail(&mailbox, actor(&admin, reason)).await?, Problem::NotFound)
 }
 
 /// The limit that there is, and a subject that it can count.
