@@ -208,7 +208,6 @@ pub struct AdmittedGuess {
 
 struct GuessClient {
     to: Recipient,
-    named: String,
     purpose: Purpose,
     address: Vec<u8>,
     network: Vec<u8>,
@@ -217,7 +216,7 @@ struct GuessClient {
 
 impl GuessClient {
     fn about<'a>(&'a self, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
-        let (recipient, prefix) = self.to.recorded(&self.named);
+        let (recipient, prefix) = self.to.recorded();
         AuditEvent {
             detail: detail.map(str::to_owned),
             name: Some(self.purpose.into_str()),
@@ -251,7 +250,7 @@ impl CodeService {
         let CodeGuess { to, purpose, code, address, network, browser, known, solved } = guess;
         let channel = to.channel();
         let [key, number] =
-            [to.subject(), to.bound(&purpose.into())].map(|name| self.key_of(live, channel, &name));
+            [to.subject(), to.bound(&purpose.into())].map(|name| self.key_of(live, channel, name));
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
         let found = self.0.ledger.find_code([key, number], purpose, &asker).await?;
         let guesser = match found.asked {
@@ -273,8 +272,7 @@ impl CodeService {
             buckets.push(limiter.bucket(&limits.login_network, network));
         }
         let (address, network) = (address.to_owned(), network.to_owned());
-        let named = to.named().into_owned();
-        let client = GuessClient { to, named, purpose, address, network, solved };
+        let client = GuessClient { to, purpose, address, network, solved };
         let about = |event| client.about(guesser.detail(found.code), event);
         let slot = match self.slot((live, channel), &buckets, solved, about).await {
             Ok(slot) => slot,

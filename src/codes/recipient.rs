@@ -84,10 +84,10 @@ impl Recipient {
     }
 
     /// What limits count: one phone, whichever of its numbers, or one mailbox, in whichever spelling.
-    pub fn subject(&self) -> Cow<'_, str> {
+    pub fn subject(&self) -> &str {
         match self {
-            Self::Phone(phone) => phone.subject().into(),
-            Self::Mailbox(mailbox) => mailbox.counted().into(),
+            Self::Phone(phone) => phone.subject(),
+            Self::Mailbox(mailbox) => mailbox.counted(),
         }
     }
 
@@ -100,19 +100,19 @@ impl Recipient {
     }
 
     /// What events know it by: the number itself, or the mailbox.
-    pub fn named(&self) -> Cow<'_, str> {
+    pub fn named(&self) -> &str {
         match self {
-            Self::Phone(phone) => phone.as_str().into(),
-            Self::Mailbox(mailbox) => mailbox.counted().into(),
+            Self::Phone(phone) => phone.as_str(),
+            Self::Mailbox(mailbox) => mailbox.counted(),
         }
     }
 
     /// What a code is bound to: the number itself, or the address as it was spelt. One for a new password goes to the address
     /// that the account has, and is bound to its mailbox: whoever asked for it may spell that in another way.
-    pub fn bound(&self, purpose: &MessagePurpose) -> Cow<'_, str> {
+    pub fn bound(&self, purpose: &MessagePurpose) -> &str {
         match (self, purpose) {
             (Self::Phone(_), _) | (_, MessagePurpose::Own(Purpose::Reset)) => self.named(),
-            (Self::Mailbox(mailbox), _) => mailbox.as_str().into(),
+            (Self::Mailbox(mailbox), _) => mailbox.as_str(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Recipient {
     pub fn block(&self) -> Cow<'_, str> {
         match self {
             Self::Phone(phone) => phone.block().into(),
-            Self::Mailbox(mailbox) => mask(&EventSubject::Mailbox(&mailbox.counted())).into(),
+            Self::Mailbox(mailbox) => mask(&EventSubject::Mailbox(mailbox.counted())).into(),
         }
     }
 
@@ -130,10 +130,12 @@ impl Recipient {
     }
 
     /// What events know it by, and the dialling prefix of a number.
-    pub fn recorded<'a>(&'a self, named: &'a str) -> (EventSubject<'a>, Option<EventSubject<'a>>) {
+    pub fn recorded(&self) -> (EventSubject<'_>, Option<EventSubject<'_>>) {
         match self {
-            Self::Phone(phone) => (EventSubject::Phone(named), Some(EventSubject::Prefix(phone.block()))),
-            Self::Mailbox(_) => (EventSubject::Mailbox(named), None),
+            Self::Phone(phone) => {
+                (EventSubject::Phone(phone.as_str()), Some(EventSubject::Prefix(phone.block())))
+            }
+            Self::Mailbox(mailbox) => (EventSubject::Mailbox(mailbox.counted()), None),
         }
     }
 }

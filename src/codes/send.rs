@@ -176,7 +176,7 @@ impl SendJob {
         let limits = codes.message_limits(live, channel);
         let logs = MessageLogs::of(&codes.0.deps.limiter, &limits, &message);
         Self {
-            number: codes.key_of(live, message.to.channel(), &message.to.bound(&message.purpose)),
+            number: codes.key_of(live, message.to.channel(), message.to.bound(&message.purpose)),
             reset_by_mail: live.mail.reset,
             logs,
             brake: live.sms.brake.clone(),
@@ -807,8 +807,7 @@ impl SendJob {
 
     /// The key of the number in events. A check of a code of another program names no number.
     fn event_key(&self) -> Option<i64> {
-        let named = self.message.to.named();
-        let (number, _) = self.message.to.recorded(&named);
+        let (number, _) = self.message.to.recorded();
         let checked_by_id = matches!(self.message.purpose, MessagePurpose::Verification(_));
         checked_by_id.then(|| self.codes.0.deps.audit.subject(&number))
     }
@@ -816,8 +815,7 @@ impl SendJob {
     /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
     fn record_event(&self, event: AuditEvent<'_>) {
         let RequestedMessage { to, purpose, origin, solved, .. } = &self.message;
-        let (origin, named) = (origin.as_ref(), to.named());
-        let (recipient, prefix) = to.recorded(&named);
+        let (origin, (recipient, prefix)) = (origin.as_ref(), to.recorded());
         self.codes.0.deps.audit.record(AuditEvent {
             name: Some(&purpose.stored()),
             solved: *solved,

@@ -152,8 +152,7 @@ impl ByCode {
         solved: bool,
         (action, name): (Action, Option<&str>),
     ) {
-        let (audit, named) = (self.guard.audit(), to.named());
-        let (recipient, prefix) = to.recorded(&named);
+        let (audit, (recipient, prefix)) = (self.guard.audit(), to.recorded());
         audit.record(AuditEvent {
             name,
             solved,
@@ -193,7 +192,7 @@ impl ByCode {
             return Err(CodeRefusal::Denied(Denied::challenged_with_everyone(left)));
         }
         let admitted = codes.admit(live, guess).await?.map_err(CodeRefusal::Denied)?;
-        let (service, named) = (self.clone(), entry.to.named().into_owned());
+        let (service, named) = (self.clone(), entry.to.named().to_owned());
         let password = Zeroizing::new(new_password.to_owned());
         // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
         // task.

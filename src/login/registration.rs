@@ -34,8 +34,6 @@ pub struct RegistrationRequest<'a> {
     pub password: &'a str,
     /// The number or address that is theirs, with the code that went there.
     pub proof: Option<(&'a Recipient, &'a MessageCode)>,
-    /// What events know it by.
-    pub named: Option<&'a str>,
     /// The language of mails.
     pub locale: &'a str,
     pub invitation: Option<&'a Invitation>,
@@ -220,7 +218,7 @@ impl Registration {
     /// The event of an attempt for which there is no room. What ended otherwise says so with `..`. The name has no
     /// account yet, or belongs to somebody else.
     fn event<'a>(&self, newcomer: RegistrationRequest<'a>) -> AuditEvent<'a> {
-        let recorded = newcomer.proof.zip(newcomer.named).map(|((to, _), named)| to.recorded(named));
+        let recorded = newcomer.proof.map(|(to, _)| to.recorded());
         let (recipient, prefix) = recorded.unzip();
         AuditEvent {
             account: Some(audit::EventSubject::Login(newcomer.login.as_str())),

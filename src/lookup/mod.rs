@@ -357,7 +357,7 @@ impl Lookup {
             }
             let audit = &this.0.audit;
             audit.record(AuditEvent {
-                phone: Some(EventSubject::Mailbox(&mailbox.counted())),
+                phone: Some(EventSubject::Mailbox(mailbox.counted())),
                 account: Some(account.as_ref().unwrap_or(&by.account).recorded()),
                 ..by.event(audit, "mailbox.allow")
             });

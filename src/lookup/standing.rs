@@ -121,7 +121,7 @@ impl Lookup {
     /// What limits count an account by: its name; and, with true, where its codes go.
     async fn subjects_of(&self, account: &Account) -> Result<Vec<(LookupSubject, bool)>, LookupError> {
         let email = self.0.emails.of(account.id).await?;
-        let codes_go_to = [account.phone.clone().map(LookupValue::Phone), email.map(LookupValue::from)];
+        let codes_go_to = [account.phone.clone().map(LookupValue::Phone), email.map(LookupValue::Mailbox)];
         let codes_go_to = codes_go_to.into_iter().flatten().map(|value| (subject(value), true));
         Ok(iter::once((name_of(account), false)).chain(codes_go_to).collect())
     }

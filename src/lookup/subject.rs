@@ -36,11 +36,7 @@ pub enum LookupValue {
     /// A device at an account.
     Device(LookupLogin, DeviceId),
     Phone(Phone),
-    /// An e-mail address, and its mailbox as it is counted.
-    Mailbox {
-        address: Mailbox,
-        counted: String,
-    },
+    Mailbox(Mailbox),
     /// An address as it is counted, alone and as part of its network.
     Address {
         address: Vec<u8>,
@@ -52,12 +48,6 @@ pub enum LookupValue {
     Everyone,
     /// Any text, for a custom limit.
     Custom(String),
-}
-
-impl From<Mailbox> for LookupValue {
-    fn from(address: Mailbox) -> Self {
-        Self::Mailbox { counted: address.counted(), address }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +148,7 @@ impl LookupSubject {
 
     /// The e-mail address.
     pub const fn mailbox(&self) -> Option<&Mailbox> {
-        if let LookupValue::Mailbox { address, .. } = &self.value { Some(address) } else { None }
+        if let LookupValue::Mailbox(mailbox) = &self.value { Some(mailbox) } else { None }
     }
 
     /// Where codes go: a number, or an e-mail address.
@@ -171,10 +161,10 @@ impl LookupSubject {
     pub fn twin(&self) -> Option<Self> {
         let value = match (&self.scope, &self.value) {
             (LookupScope::Pages, LookupValue::Login(LookupLogin::Account(login))) => {
-                Mailbox::parse(login.as_str()).ok()?.into()
+                LookupValue::Mailbox(Mailbox::parse(login.as_str()).ok()?)
             }
-            (LookupScope::Pages, LookupValue::Mailbox { address, .. }) => {
-                LookupValue::Login(LookupLogin::Account(Username::parse(address.as_str()).ok()?))
+            (LookupScope::Pages, LookupValue::Mailbox(mailbox)) => {
+                LookupValue::Login(LookupLogin::Account(Username::parse(mailbox.as_str()).ok()?))
             }
             _ => return None,
         };
@@ -222,7 +212,7 @@ impl LookupSubject {
             }
             // Other logs of it in a program are found by the ledger's key of the number.
             LookupValue::Phone(phone) => phone.subject().as_bytes().to_vec(),
-            LookupValue::Mailbox { counted, .. } => counted.as_bytes().to_vec(),
+            LookupValue::Mailbox(mailbox) => mailbox.counted().as_bytes().to_vec(),
             LookupValue::Address { address, network } => match counted {
                 Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {
                     in_scope(network)
@@ -248,8 +238,8 @@ impl LookupSubject {
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }),
             LookupValue::Phone(phone) => Some((SubjectKind::Phone, EventSubject::Phone(phone.as_str()))),
-            LookupValue::Mailbox { counted, .. } => {
-                Some((SubjectKind::Phone, EventSubject::Mailbox(counted)))
+            LookupValue::Mailbox(mailbox) => {
+                Some((SubjectKind::Phone, EventSubject::Mailbox(mailbox.counted())))
             }
             LookupValue::Address { address, .. } => {
                 Some((SubjectKind::Address, EventSubject::Address(address)))

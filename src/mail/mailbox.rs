@@ -21,7 +21,10 @@ const MOST_TYPED: usize = 1024;
 /// An e-mail address as somebody typed it, without spaces around it. Its domain is in ASCII and in lower case (UTS 46), so
 /// that every spelling of a domain is the same bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Mailbox(Address);
+pub struct Mailbox {
+    address: Address,
+    counted: String,
+}
 
 /// Why a text is not an address that a message can be sent to. Said of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -71,39 +74,30 @@ impl Mailbox {
         if !is_on_the_internet(&domain) {
             return Err(MailboxError::Domain);
         }
-        Address::new(local, domain).map(Self).map_err(|_| MailboxError::Malformed)
+        let address = Address::new(local, domain).map_err(|_| MailboxError::Malformed)?;
+        Ok(Self { counted: counted(&address), address })
     }
 
     /// The address to send to.
     pub fn as_str(&self) -> &str {
-        self.0.as_ref()
+        self.address.as_ref()
     }
 
     /// The domain in ASCII.
     pub fn domain(&self) -> &str {
-        self.0.domain()
+        self.address.domain()
     }
 
     /// What limits count, and what accounts are found by: the same for the spellings that commonly reach one mailbox. It is
     /// a key and no address. A server may still keep two of the spellings apart, for two owners: whatever opens an account
     /// is sent to the address that the account has, and never to the one that was just typed.
-    pub fn counted(&self) -> String {
-        // ASCII letters alone: by Unicode's rules a Kelvin sign would be a k, and its owner somebody else.
-        let local = self.0.user().to_ascii_lowercase();
-        let untagged = match local.find('+') {
-            Some(tag @ 1..) => &local[..tag],
-            Some(0) | None => &local,
-        };
-        match self.domain() {
-            // Two names of one service, which does not see dots.
-            "gmail.com" | "googlemail.com" => format!("{}@gmail.com", untagged.replace('.', "")),
-            domain => format!("{untagged}@{domain}"),
-        }
+    pub fn counted(&self) -> &str {
+        &self.counted
     }
 
     /// For display: `a***@example.org`. A domain that only looks like another one shows itself as `xn--…`.
     pub fn masked(&self) -> String {
-        let first = self.0.user().chars().take(1);
+        let first = self.address.user().chars().take(1);
         first.chain("***@".chars()).chain(self.domain().chars()).collect()
     }
 }
@@ -111,6 +105,20 @@ impl Mailbox {
 impl fmt::Debug for Mailbox {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Mailbox({})", self.masked())
+    }
+}
+
+fn counted(address: &Address) -> String {
+    // ASCII letters alone: by Unicode's rules a Kelvin sign would be a k, and its owner somebody else.
+    let local = address.user().to_ascii_lowercase();
+    let untagged = match local.find('+') {
+        Some(tag @ 1..) => &local[..tag],
+        Some(0) | None => &local,
+    };
+    match address.domain() {
+        // Two names of one service, which does not see dots.
+        "gmail.com" | "googlemail.com" => format!("{}@gmail.com", untagged.replace('.', "")),
+        domain => format!("{untagged}@{domain}"),
     }
 }
 
@@ -160,7 +168,7 @@ mod tests {
     }
 
     fn counted(text: &str) -> String {
-        mailbox(text).counted()
+        mailbox(text).counted
     }
 
     fn refusal(text: &str) -> Option<MailboxError> {

@@ -213,7 +213,7 @@ impl MailOutbox {
     /// Newest first; only those to one mailbox if one is given.
     pub fn mails(&self, to: Option<&Mailbox>) -> Vec<SentMail> {
         let counted = to.map(Mailbox::counted);
-        let is_to = |mail: &&SentMail| counted.as_ref().is_none_or(|counted| *counted == mail.to.counted());
+        let is_to = |mail: &&SentMail| counted.is_none_or(|counted| counted == mail.to.counted());
         self.mails.lock().iter().rev().filter(is_to).cloned().collect()
     }
 

@@ -98,12 +98,10 @@ pub async fn register(
     password: &SecretField,
 ) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem().await?;
-    let named = proof.as_ref().map(|(to, _)| to.named());
     let request = RegistrationRequest {
         login,
         password: password.expose(),
         proof: proof.as_ref().map(|(to, code)| (to, code)),
-        named: named.as_deref(),
         locale: locale.code(),
         invitation: invitation.as_ref(),
         origin: &by.origin,

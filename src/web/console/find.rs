@@ -72,7 +72,7 @@ pub async fn find(posted: AdminForm) -> WebResult {
         None => None,
     };
     let is_looked_up = |value| {
-        matches!(value, LookupValue::Address { .. } | LookupValue::Phone(_) | LookupValue::Mailbox { .. })
+        matches!(value, LookupValue::Address { .. } | LookupValue::Phone(_) | LookupValue::Mailbox(_))
     };
     if subject.is_some_and(is_looked_up) {
         return Ok(lookup::back_to(visit, &asked, None));

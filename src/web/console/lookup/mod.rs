@@ -240,7 +240,7 @@ async fn person(
     let device = lookup.device_failures(subject).await?;
     let mut limits = Vec::new();
     for (subject, recorded) in iter::once((subject, recorded)).chain(twin.as_ref().map(|it| (it, of_twin))) {
-        let of_codes = matches!(subject.value, LookupValue::Phone(_) | LookupValue::Mailbox { .. });
+        let of_codes = matches!(subject.value, LookupValue::Phone(_) | LookupValue::Mailbox(_));
         limits.extend(lookup.all(live, subject).await?.into_iter().map(|it| (it, of_codes, recorded)));
     }
     // What is counted for a name that is somebody's address, too, hinders its own account alone.
@@ -337,7 +337,7 @@ fn kind(found: &AskedSubject) -> &'static str {
         (_, LookupValue::Device(..)) => "lookup.device",
         (LookupScope::Program(_), LookupValue::Phone(_)) => "lookup.program-phone",
         (_, LookupValue::Phone(_)) => "lookup.phone",
-        (_, LookupValue::Mailbox { .. }) => "lookup.mailbox",
+        (_, LookupValue::Mailbox(_)) => "lookup.mailbox",
         (LookupScope::Program(_), LookupValue::Everyone) => "lookup.program",
         _ => "lookup.address",
     }
@@ -351,7 +351,7 @@ fn name(found: &AskedSubject, asked: &str) -> String {
         (Some(LookupValue::Login(login)), _) => login.as_str().to_owned(),
         (_, Some((recorded, mask))) => format!("{mask} {}", subject_link::tag(recorded.key)),
         (Some(LookupValue::Phone(phone)), None) => phone.as_str().to_owned(),
-        (Some(LookupValue::Mailbox { address, .. }), None) => address.as_str().to_owned(),
+        (Some(LookupValue::Mailbox(address)), None) => address.as_str().to_owned(),
         (_, None) => asked.to_owned(),
     }
 }

@@ -90,7 +90,7 @@ fn value(
             Some(LookupValue::Device(login(name)?, DeviceId::parse(id)?))
         }
         ValueKind::Phone => phone().map(LookupValue::Phone),
-        ValueKind::Mailbox => Mailbox::parse(text).ok().map(LookupValue::from),
+        ValueKind::Mailbox => Mailbox::parse(text).ok().map(LookupValue::Mailbox),
         ValueKind::Address => {
             let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
             let ip: IpAddr = bare.parse().ok()?;
