@@ -51,6 +51,7 @@ pub use entry::{
 };
 pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
+use freeze::FreezeEndedBy;
 pub use freeze::{FreezeCode, HadBefore};
 pub use grants::{GrantHolder, GrantRefusal, GrantedClient, Grants, IssuedTokens, NewGrant};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
@@ -449,7 +450,8 @@ const SET_BY_MAILBOX: &str =
     set_proven!("EXISTS (SELECT 1 FROM account_emails e WHERE e.account = $2 AND e.mailbox = $3)");
 
 const SET_INVITED: &str = concat!(
-    "UPDATE accounts SET password_hash = $1, password_since = $5, password_version = password_version + 1
+    // Its owner has nothing that is older.
+    "UPDATE accounts SET password_hash = $1, password_since = NULL, password_version = password_version + 1
     WHERE id = $2 AND ",
     invitations::needs_link!("$2"),
     " AND EXISTS (SELECT 1 FROM invitations i WHERE i.id = $3 AND i.account = $2
@@ -481,7 +483,7 @@ impl Accounts {
             if !had.number {
                 return Ok(None);
             }
-            had.lift(&mut tx, &account, true, at).await?;
+            had.lift(&mut tx, &account, FreezeEndedBy::NewPassword, at).await?;
         }
         // The account first: a session that starts at the same time either holds its row or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
@@ -497,7 +499,7 @@ impl Accounts {
                     .bind(mailbox).bind(by.map(FactorProof::method))
                     .bind(by.and_then(|by| by.credential.as_deref())).bind(at.0),
                 ShownBy::Invitation(id) => query_scalar(SET_INVITED).bind(phc.as_str()).bind(&account)
-                    .bind(id.to_string()).bind(self.clock.now().0).bind(at.0),
+                    .bind(id.to_string()).bind(self.clock.now().0),
             };
             set.fetch_optional(connection).await
         })?;

@@ -207,7 +207,7 @@ fn calls() -> Vec<Row> {
         call!(Anyone, welcome::api).attempts(Action::Register),
         call!(Session, session::api_show).known(),
         // Codes that prove a number to the account of a session are sent to who is refused, too.
-        call!(MaybeMember, code::api)
+        call!(MaybeMember, code::calls::send_by_sms)
             .with_codes()
             .for_setup()
             .attempts(Action::Send)
@@ -215,7 +215,7 @@ fn calls() -> Vec<Row> {
         call!(Anyone, sign_in_by_code::api).with_codes().attempts(Action::Guess),
         call!(Anyone, freeze::api),
         call!(Anyone, reset::api).with_codes_or_mail(),
-        call!(MaybeMember, code::api_mail)
+        call!(MaybeMember, code::calls::send_by_mail)
             .with_mail()
             .attempts(Action::Mail)
             .while_denied(WhileDenied::KnownSession),

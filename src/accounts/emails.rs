@@ -204,15 +204,11 @@ impl Emails {
         now: Micros,
     ) -> Result<(), DbError> {
         const HALVES: &str = "DELETE FROM half_sign_ins WHERE account = $1 AND proved = 'mail-code'";
-        const OLD: &str = "SELECT mailbox, address, locale FROM account_emails WHERE account = $1";
-        let old: Option<(String, String, String)> =
-            on_tx!(tx, connection => query_as(OLD).bind(account).fetch_optional(connection).await)?;
-        let Some((mailbox, sealed, locale)) = old else { return Ok(()) };
-        let Some(address) = self.seal.open(account, &sealed) else { return Ok(()) };
+        let Some((mailbox, address, locale)) = self.address_in(tx, account).await? else { return Ok(()) };
         if unless == Some(&*address) {
             return Ok(());
         }
-        self.keep_notices(tx, account, (&address, &locale)).await?;
+        self.keep_notices(tx, account).await?;
         execute!(in tx => query(HALVES).bind(account))?;
         let code = self.new_freeze_code(tx, account, now).await?.shown();
         let letter = SealedLetter { code, locale, address: Some(address) };
@@ -309,27 +305,32 @@ impl Emails {
 
 impl Emails {
     /// Notices that wait go to the address that the account had when they were written: whoever changes it hides nothing.
-    async fn keep_notices(
-        &self,
-        tx: &mut Tx,
-        account: &str,
-        (address, locale): (&str, &str),
-    ) -> Result<(), DbError> {
+    pub(super) async fn keep_notices(&self, tx: &mut Tx, account: &str) -> Result<(), DbError> {
         const WAITING: &str =
             "SELECT id FROM mail_queue WHERE account = $1 AND state = 'queued' AND sealed IS NULL";
         const SEAL: &str = "UPDATE mail_queue SET sealed = $1 WHERE id = $2";
+        let Some((_, address, locale)) = self.address_in(tx, account).await? else { return Ok(()) };
         let waiting: Vec<String> =
             on_tx!(tx, connection => query_scalar(WAITING).bind(account).fetch_all(connection).await)?;
+        let letter = SealedLetter { code: String::new(), locale, address: Some(address) };
         for id in waiting {
-            let letter = SealedLetter {
-                code: String::new(),
-                locale: locale.to_owned(),
-                address: Some(address.to_owned()),
-            };
             let sealed = self.seal.seal_letter(&id, &letter, &self.entropy);
             execute!(in tx => query(SEAL).bind(&sealed).bind(&id))?;
         }
         Ok(())
+    }
+
+    /// The mailbox, the address and the language of an account's owner.
+    async fn address_in(
+        &self,
+        tx: &mut Tx,
+        account: &str,
+    ) -> Result<Option<(String, String, String)>, DbError> {
+        const SQL: &str = "SELECT mailbox, address, locale FROM account_emails WHERE account = $1";
+        let row: Option<(String, String, String)> =
+            on_tx!(tx, connection => query_as(SQL).bind(account).fetch_optional(connection).await)?;
+        Ok(row
+            .and_then(|(mailbox, sealed, locale)| Some((mailbox, self.seal.open(account, &sealed)?, locale))))
     }
 }
 

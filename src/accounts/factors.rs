@@ -225,6 +225,9 @@ impl Factors {
     ) -> Result<Vec<RecoveryCode>, DbError> {
         let now = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        if !self.is_running(&mut tx, session).await? {
+            return Ok(Vec::new());
+        }
         let codes = self.hand_out(&mut tx, account).await?;
         self.end_void(&mut tx, account, session, now).await?;
         mail::tell(&mut tx, &self.entropy, (&account.to_string(), LetterKind::FactorAdded), now).await?;
@@ -243,6 +246,13 @@ impl Factors {
     ) -> Result<(), DbError> {
         proofs::end_void(tx, account, changed_in).await?;
         session_changes::record(tx, &self.entropy, &account.to_string(), now).await
+    }
+
+    /// Whether the session in which a factor is to go has not ended meanwhile, as by a freeze.
+    async fn is_running(&self, tx: &mut Tx, session: SessionId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM sessions WHERE id = $1";
+        let count: i64 = on_tx!(tx, connection => query_scalar(SQL).bind(session.to_string()).fetch_one(connection).await)?;
+        Ok(count > 0)
     }
 
     pub(super) async fn hand_out(
@@ -332,6 +342,9 @@ impl Factors {
     ) -> Result<bool, DbError> {
         let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        if !self.is_running(&mut tx, session).await? {
+            return Ok(false);
+        }
         let removed = execute!(in &mut tx => keys.iter().fold(query(sql), |delete, key| delete.bind(key)))?;
         if removed == 0 {
             return Ok(false);

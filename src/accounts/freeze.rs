@@ -3,8 +3,8 @@
 //! A frozen account has no sessions. Whoever changed the address knew the password, and has proved a second factor if there
 //! was one, so what the account had a week before decides: a second factor of then lifts the freeze when it is proved at a
 //! sign-in, and so does a new password by a code to a number of then. The password alone does only if it is the one of then,
-//! and the account has neither, and has lost neither since. An administrator always can. Whatever lifts it, what the account
-//! got since goes: by that a thief would get in again.
+//! there is no factor and was no number, and the account has lost neither since. An administrator always can. Whatever lifts
+//! it, what the account got since goes: by that a thief would get in again.
 
 use std::time::Duration;
 
@@ -67,11 +67,14 @@ impl Emails {
         Ok(code)
     }
 
-    /// Uses a code up: every session of its account ends, and codes no longer open it. None if there is no such code.
+    /// Every session of the code's account ends, and codes no longer open it. None if there is no such code. A code that has
+    /// frozen it does nothing more until the freeze is lifted.
     pub async fn freeze(&self, code: &FreezeCode) -> Result<Option<AccountId>, DbError> {
         const WHOSE: &str =
             "SELECT account, expires_at FROM freeze_codes WHERE code = $1 AND expires_at > $2";
-        const USE: &str = "DELETE FROM freeze_codes WHERE code = $1";
+        const GOOD: &str =
+            "SELECT COUNT(*) FROM freeze_codes WHERE code = $1 AND NOT EXISTS (SELECT 1 FROM accounts
+            WHERE id = freeze_codes.account AND frozen_at IS NOT NULL AND frozen_from <= $2)";
         const FREEZE: &str = "UPDATE accounts SET frozen_at = $2, password_version = password_version + 1,
             frozen_from = CASE WHEN frozen_at IS NOT NULL AND frozen_from < $3 THEN frozen_from ELSE $3 END
             WHERE id = $1";
@@ -87,8 +90,10 @@ impl Emails {
         let Some((account, expires_at)) = whose else { return Ok(None) };
         let (id, from) = (account.to_string(), Micros(expires_at).minus(LASTS));
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        if execute!(in &mut tx => query(USE).bind(&hash))? == 0 {
-            return Ok(None);
+        let good: i64 = on_tx!(&mut tx, connection => query_scalar(GOOD).bind(&hash).bind(from.0)
+            .fetch_one(connection).await)?;
+        if good == 0 {
+            return Ok(Some(account));
         }
         if execute!(in &mut tx => query(FREEZE).bind(&id).bind(at.0).bind(from.0))? > 0 {
             for sql in END {
@@ -97,6 +102,8 @@ impl Emails {
             // They would set a password once the freeze is lifted.
             void_codes(&mut tx, &id, at).await?;
             mail::tell(&mut tx, &self.entropy, (&id, LetterKind::Frozen), at).await?;
+            // It goes there even if the address is taken away in the next moment.
+            self.keep_notices(&mut tx, &id).await?;
             session_changes::record(&mut tx, &self.entropy, &id, at).await?;
         }
         tx.commit().await?;
@@ -113,14 +120,14 @@ impl Emails {
 pub struct HadBefore {
     pub factor: bool,
     pub number: bool,
-    /// Its password is the one of then.
-    password: bool,
-    /// It has lost a number or a factor since, perhaps to whoever changed the address.
-    lost: bool,
+    /// Its password is the one of then, and there is nothing else of then, nor a factor of now: who freezes gets nobody past
+    /// that. Nor has it lost a number or a factor since, perhaps to whoever changed the address.
+    password_alone: bool,
     /// The factor that is shown is one of then.
     proved: bool,
-    /// It has another number since.
+    /// It has another number, or another password, since.
     newer_number: bool,
+    newer_password: bool,
     until: Micros,
     from: Micros,
 }
@@ -176,30 +183,35 @@ impl HadBefore {
         let until = week_before.max(begun.min(row.from.minus(Duration::from_micros(1))));
         let older = |at: Option<i64>| at.is_some_and(|at| at <= until.0);
         let newer = |at: Option<i64>| at.is_some_and(|at| at > until.0);
+        // No code opens an administrator's account.
+        let number = older(row.phone_since) && row.admin == 0;
+        let has_factor = row.first_passkey.is_some() || row.app.is_some();
+        let lost = newer(row.phone_lost_at) || newer(row.factor_lost_at);
+        let newer_password = row.password_since > until;
         Ok(Some(Self {
             factor: older(row.first_passkey) || older(row.app),
-            // No code opens an administrator's account.
-            number: older(row.phone_since) && row.admin == 0,
-            password: row.password_since <= until,
-            lost: newer(row.phone_lost_at) || newer(row.factor_lost_at),
+            number,
+            password_alone: !newer_password && !number && !has_factor && !lost,
             proved: shown.is_some_and(|shown| match shown.factor {
                 Factor::Passkey => older(row.shown_passkey),
                 Factor::Totp => older(row.app),
                 Factor::Recovery => older(row.shown_recovery_code),
             }),
             newer_number: newer(row.phone_since),
+            newer_password,
             until,
             from: row.from,
         }))
     }
 
     /// Lifts the freeze, and takes away what the account got since: whoever changed the address would get in again by it.
-    /// The version of the password afterwards.
+    /// The version of the password afterwards. The code that froze it stays good where the password alone has lifted that,
+    /// which may have been the thief, who knows it.
     pub(super) async fn lift(
         &self,
         tx: &mut Tx,
         account: &str,
-        keeps_password: bool,
+        by: FreezeEndedBy,
         now: Micros,
     ) -> Result<i64, DbError> {
         const FORGET: [&str; 4] = [
@@ -223,11 +235,30 @@ impl HadBefore {
         for sql in END_WITHOUT_FACTOR {
             execute!(in tx => query(sql).bind(account))?;
         }
-        execute!(in tx => query(CODES).bind(account).bind(self.from.plus(LASTS).0))?;
-        let loses_password = i64::from(!self.password && !keeps_password);
+        let used_up = u64::from(by != FreezeEndedBy::Password || self.proved);
+        let written_since = self.from.plus(LASTS).minus(Duration::from_micros(used_up));
+        execute!(in tx => query(CODES).bind(account).bind(written_since.0))?;
+        let loses_password = i64::from(match by {
+            FreezeEndedBy::Password | FreezeEndedBy::NewPassword => false,
+            FreezeEndedBy::Passkey => self.newer_password,
+            // The thief knows that of then, too.
+            FreezeEndedBy::Administrator => !self.password_alone,
+        });
         Ok(on_tx!(tx, connection => query_scalar(LIFT).bind(account).bind(loses_password)
             .bind(i64::from(self.newer_number)).fetch_one(connection).await)?)
     }
+}
+
+/// What has lifted a freeze.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FreezeEndedBy {
+    /// A sign-in with the password, and a factor if it had one.
+    Password,
+    /// A sign-in without the password.
+    Passkey,
+    /// A code to its number, with which another password is set.
+    NewPassword,
+    Administrator,
 }
 
 impl Accounts {
@@ -243,7 +274,7 @@ impl Accounts {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let Some(had) = HadBefore::of(&mut tx, &id, None).await? else { return Ok(false) };
         let now = tx.now(&self.clock).await?;
-        had.lift(&mut tx, &id, false, now).await?;
+        had.lift(&mut tx, &id, FreezeEndedBy::Administrator, now).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -270,18 +301,16 @@ pub(super) async fn end_by_sign_in(
     let Some(had) = HadBefore::of(&mut tx, &id, shown).await? else {
         return Ok(FreezeEnd::Lifted(account.password_version));
     };
-    let has_password_alone = had.password && !had.factor && !had.number && !had.lost;
     if by_password && had.factor && shown.is_none() {
         return Ok(FreezeEnd::FactorMissing);
     }
-    if !(had.proved || by_password && has_password_alone) {
-        return Ok(FreezeEnd::Frozen);
-    }
-    if !is_as_it_was(&mut tx, account).await? {
+    let lifts = had.proved || by_password && had.password_alone;
+    if !lifts || !is_as_it_was(&mut tx, account).await? {
         return Ok(FreezeEnd::Frozen);
     }
     let now = tx.now(clock).await?;
-    let version = had.lift(&mut tx, &id, by_password, now).await?;
+    let by = if by_password { FreezeEndedBy::Password } else { FreezeEndedBy::Passkey };
+    let version = had.lift(&mut tx, &id, by, now).await?;
     tx.commit().await?;
     Ok(FreezeEnd::Lifted(version))
 }

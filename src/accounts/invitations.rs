@@ -125,7 +125,7 @@ pub struct Invitations {
 macro_rules! needs_link {
     ($account:literal) => {
         concat!(
-            "password_hash IS NULL AND disabled_at IS NULL AND NOT ",
+            "password_hash IS NULL AND disabled_at IS NULL AND frozen_at IS NULL AND NOT ",
             $crate::accounts::factor_sql::has_factor!($account),
             " AND (NOT EXISTS (SELECT 1 FROM last_sign_ins WHERE account = ",
             $account,
@@ -207,18 +207,22 @@ impl Invitations {
     }
 
     /// Makes a link to an account that nothing else opens, in place of any before. None if something does, or if it is
-    /// disabled or deleted.
+    /// frozen, disabled or deleted. `new_only`: or if somebody has ever signed in to it.
     pub async fn invite(
         &self,
         account: AccountId,
         by: Option<AccountId>,
+        new_only: bool,
     ) -> Result<Option<NewInvitation>, DbError> {
-        const VERSION: &str =
-            concat!("SELECT password_version FROM accounts WHERE id = $1 AND ", needs_link!("$1"));
+        const VERSION: &str = concat!(
+            "SELECT password_version FROM accounts WHERE id = $1 AND ",
+            needs_link!("$1"),
+            " AND ($2 = 0 OR NOT EXISTS (SELECT 1 FROM last_sign_ins WHERE account = $1))"
+        );
         const END: &str = "UPDATE invitations SET revoked_at = $1 WHERE account = $2 AND revoked_at IS NULL";
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let version: Option<i64> = on_tx!(&mut tx, connection => query_scalar(VERSION).bind(account.to_string())
-            .fetch_optional(connection).await)?;
+            .bind(i64::from(new_only)).fetch_optional(connection).await)?;
         let Some(version) = version else { return Ok(None) };
         execute!(in &mut tx => query(END).bind(self.clock.now().0).bind(account.to_string()))?;
         let whose =

@@ -37,7 +37,7 @@ pub use service::{CaptchaService, ChallengeImage};
 pub enum CaptchaForm {
     Login = 0,
     Register = 1,
-    SmsCode = 2,
+    MessageCode = 2,
     PasswordReset = 3,
     /// The current password, entered before it is changed.
     PasswordChange = 4,

@@ -290,6 +290,10 @@ pub async fn unfreeze(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailur
     }
     record(&audit, &account, "account.unfreeze", "gatehouse admin unfreeze", None).await;
     tell!("{login} is no longer frozen. What it got after its address was changed is gone.");
+    let left = accounts.by_id(account.id).await.map_err(CliFailure::broken)?;
+    if left.is_some_and(|account| account.password_hash.is_none()) {
+        tell!("So is its password. If nothing else opens it: gatehouse accounts invite {login}");
+    }
     Ok(())
 }
 

@@ -78,15 +78,16 @@ pub async fn create(loaded: &LoadedConfig, arguments: CreateArguments) -> Result
     }
 }
 
-/// Prints another link for an account that has no password yet, or one for many.
+/// Prints another link for an account that nothing else opens, or one for many.
 pub async fn invite(loaded: &LoadedConfig, arguments: InviteArguments) -> Result<(), CliFailure> {
     let InviteArguments { name, count, expires_in, groups } = arguments;
     let (link, act, detail) = match (name, count) {
         (Some(name), _) => {
             let (_, account) = super::accounts::account(loaded, &name).await?;
-            let made = open(loaded).await?.invite(account.id, None).await.map_err(CliFailure::broken)?;
+            let made =
+                open(loaded).await?.invite(account.id, None, false).await.map_err(CliFailure::broken)?;
             let made = made.ok_or_else(|| {
-                let reason = "was signed in to or has a password already, or is disabled; an invitation is for the first time";
+                let reason = "has a password, a number, an address or a second factor, or is frozen or disabled; an invitation is for an account that nothing else opens";
                 CliFailure::unusable(format!("NAME: {} {reason}", account.login.as_str()))
             })?;
             (made, "account-invite", json!({ "account": account.id.to_string() }))

@@ -171,7 +171,7 @@ impl CodeService {
 
     /// The key by which the ledger counts what reaches a phone or a mailbox.
     pub fn recipient_key(&self, live: &LiveSettings, recipient: &Recipient) -> SubjectKey {
-        self.key_of(live, recipient.channel(), &recipient.subject())
+        self.key_of(live, recipient.channel(), recipient.subject())
     }
 
     /// The key under which the ledger has the messages to a phone.

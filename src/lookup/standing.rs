@@ -127,7 +127,8 @@ impl Lookup {
     }
 
     /// Ends whatever keeps the owner out and can be unlocked, each with a record of its own. Returns how much that was. A
-    /// program's token gives no budget of messages and no guesses at codes back: that takes another scope.
+    /// program's token gives no budget of messages and no guesses at codes back, which takes another scope; nor does it lift
+    /// a freeze, of which somebody has to talk with the owner.
     pub async fn unlock(
         &self,
         live: &Arc<LiveSettings>,
@@ -140,6 +141,7 @@ impl Lookup {
                 Hindrance::PasswordDisabled { .. } => {
                     self.enable_password(&name_of(account), by.clone()).await?
                 }
+                Hindrance::Frozen { .. } if by.token.is_some() => false,
                 Hindrance::Frozen { .. } => self.unfreeze(account, by.clone()).await?,
                 Hindrance::Full { of_codes: true, .. } if by.token.is_some() => false,
                 Hindrance::Full { limit, .. } => {

@@ -57,7 +57,7 @@ pub async fn issue(body: Json<ChallengeBody>, call: ApiRequest) -> Result<HttpRe
     let form = match body.r#for {
         ChallengeFor::Login => CaptchaForm::Login,
         ChallengeFor::Register => CaptchaForm::Register,
-        ChallengeFor::Sms => CaptchaForm::SmsCode,
+        ChallengeFor::Sms => CaptchaForm::MessageCode,
         ChallengeFor::Reset => CaptchaForm::PasswordReset,
         ChallengeFor::Password => CaptchaForm::PasswordChange,
     };
@@ -145,7 +145,7 @@ impl LaterView {
         match self.form {
             CaptchaForm::Login if !sends_codes => None,
             CaptchaForm::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),
-            CaptchaForm::SmsCode => Some(("captcha.later-code", "/login", "code-login.password")),
+            CaptchaForm::MessageCode => Some(("captcha.later-code", "/login", "code-login.password")),
             CaptchaForm::Register | CaptchaForm::PasswordReset => {
                 Some(("captcha.later-have", "/login", "login.submit"))
             }

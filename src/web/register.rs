@@ -15,9 +15,8 @@ use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::mail::Mailbox;
 use crate::message::{MessageCode, Purpose};
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{
-    Asks, CodeFields, CodeStage, CodeStep, is_entry, parse_sent_email, parse_sent_phone, send_step, step_of,
-};
+use crate::web::code::calls::{parse_sent_email, parse_sent_phone};
+use crate::web::code::{Asks, CodeFields, CodeStage, CodeStep, is_entry, send_step, step_of};
 use crate::web::form::{
     FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
 };

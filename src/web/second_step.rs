@@ -18,7 +18,7 @@ use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password, resets_b
 use crate::message::MessageCode;
 use crate::sms::Phone;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::parse_sent_code;
+use crate::web::code::calls::parse_sent_code;
 use crate::web::form::{
     FormPage, FormReach, FormReply, GuardedFields, NextFields, Notice, SentForm, form_page,
 };

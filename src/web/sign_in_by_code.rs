@@ -10,7 +10,8 @@ use crate::captcha::CaptchaForm;
 use crate::codes::Recipient;
 use crate::message::{MessageCode, Purpose};
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{CodeForm, CodePage, LOGIN, parse_sent_code, parse_sent_phone};
+use crate::web::code::calls::{parse_sent_code, parse_sent_phone};
+use crate::web::code::{CodeForm, CodePage, LOGIN};
 use crate::web::form::{FormReach, FormReply, NextFields, SentForm};
 use crate::web::http::describe::{ATTEMPT, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
@@ -19,7 +20,7 @@ use crate::web::http::{
 };
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
-const FORM: CaptchaForm = CaptchaForm::SmsCode;
+const FORM: CaptchaForm = CaptchaForm::MessageCode;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -110,7 +110,7 @@ async fn hundred_parallel_redemptions_solve_once() {
 async fn another_form_address_or_browser_is_refused_and_burns_nothing() {
     let desk = Desk::new();
     let solution = desk.solved(&BROWSER);
-    for form in [CaptchaForm::Register, CaptchaForm::SmsCode, CaptchaForm::Attempt] {
+    for form in [CaptchaForm::Register, CaptchaForm::MessageCode, CaptchaForm::Attempt] {
         assert_eq!(desk.redeem_for(form, &BROWSER, &solution).await, RedeemResult::Foreign);
     }
     let elsewhere = CaptchaClient { address: b"192.0.2.8", ..BROWSER };

@@ -110,7 +110,7 @@ async fn another_form_is_refused_and_burns_nothing() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
     let right = captchas.right(&id);
-    for form in [CaptchaForm::Register, CaptchaForm::SmsCode, CaptchaForm::PasswordReset] {
+    for form in [CaptchaForm::Register, CaptchaForm::MessageCode, CaptchaForm::PasswordReset] {
         assert_eq!(
             captchas.letters(form, &HERE, &id, &right).await,
             RedeemResult::Foreign,

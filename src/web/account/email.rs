@@ -9,9 +9,9 @@ use crate::accounts::{Account, AuthenticatedSession};
 use crate::codes::Recipient;
 use crate::web::account::sets_password;
 use crate::web::account::with_password::{FORM, give, give_by_form, require_open, show_form, verified};
+use crate::web::code::calls::{parse_sent_code, parse_sent_email};
 use crate::web::code::{
     CodeForm, CodePage, EMAIL, EMAIL_FOR_NOTICES, EMAIL_REMOVAL, EMAIL_REMOVAL_FOR_NOTICES, FormTexts,
-    parse_sent_code, parse_sent_email,
 };
 use crate::web::http::action::read_current;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, EmailAddress, PASSWORD};

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 use crate::accounts::AuthenticatedSession;
 use crate::web::account::with_password::{FORM, give, give_by_form, require_open, show_form, verified};
-use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL, parse_sent_code, parse_sent_phone};
+use crate::web::code::calls::{parse_sent_code, parse_sent_phone};
+use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL};
 use crate::web::http::action::read_current;
 use crate::web::http::describe::{ATTEMPT, CodeDigits, CurrentPassword, MobileNumber, NUMBER, PASSWORD};
 use crate::web::http::page::language;

@@ -101,14 +101,16 @@ async fn invite_many(
     Ok(MadeLink::new(admin, None, &made))
 }
 
-/// Makes another link to an account that has no password yet, and records that.
+/// Makes another link to an account that nothing else opens, and records that.
 async fn invite_again(admin: &Admin, id: &str) -> Result<(AccountId, MadeLink), Problem> {
     let account = super::accounts::found(&admin.services, id).await?;
     admin.may_touch(Some(&account), "invite")?;
     if account.disabled_at.is_some() {
         return Err(Problem::AccountDisabled);
     }
-    let made = admin.services.invitations.invite(account.id, Some(admin.account.id)).await?;
+    // A program brings nobody into an account that was used.
+    let new_only = admin.token().is_some();
+    let made = admin.services.invitations.invite(account.id, Some(admin.account.id), new_only).await?;
     let made = made.ok_or(Problem::HasPassword)?;
     admin.did_to(&account, "account-invite", &json!({ "invitation": made.id.to_string() }));
     Ok((account.id, MadeLink::new(admin, Some(&account.login), &made)))

@@ -139,7 +139,7 @@ impl ChallengeContext<'_> {
                 let origin = RequestOrigin { address: own(&address), network: own(&network) };
                 guard.limit_usage_on([&limits.program_address, &limits.program_network], &origin).await
             }
-            CaptchaForm::SmsCode | CaptchaForm::PasswordReset => {
+            CaptchaForm::MessageCode | CaptchaForm::PasswordReset => {
                 guard.limit_usage_on([&limits.sms_address, &limits.sms_network], &self.client.origin()).await
             }
             CaptchaForm::Register => {

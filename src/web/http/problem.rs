@@ -346,8 +346,8 @@ problems! {
     TwoSecrets = kind("two-secrets", S::CONFLICT, "The client has two secrets",
         "Drop the older one with DELETE /api/v1/admin/apps/{name}/secrets/{id} once the application uses the newer, then send the same call again.");
     /// An invitation sets the first password.
-    HasPassword = kind("has-password", S::CONFLICT, "The account has a password",
-        "An invitation sets the first password of an account. Use POST /api/v1/admin/accounts/{id}/require-new-password, or let the owner use POST /api/v1/password/reset.");
+    HasPassword = kind("has-password", S::CONFLICT, "The account needs no link",
+        "A link is for an account that nothing else opens: this one has a password, a number, an address or a second factor, or is frozen; and a token makes none for an account that somebody has signed in to. Let the owner use POST /api/v1/password/reset, or use POST /api/v1/admin/accounts/{id}/require-new-password, unlock or clear-factors first.");
     /// There were too many wrong passwords in a row. The page of the account says since when it is disabled, and what to do.
     PasswordDisabled = kind("password-disabled", S::CONFLICT, "Password disabled",
         "There were too many wrong passwords in a row, and the account has not signed in from this browser before. Set a new password with POST /api/v1/password/reset, or ask an administrator to re-enable it."),

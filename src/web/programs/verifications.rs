@@ -9,7 +9,7 @@ use crate::captcha::CaptchaForm;
 use crate::codes::{RequestedMessage, SendOutcome, TurnResult, VerificationOutcome};
 use crate::denied::Denied;
 use crate::message::ProgramPurpose;
-use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
+use crate::web::code::calls::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::http::api::{limited, refused};
 use crate::web::http::describe::{self, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::locale::whole_seconds;

@@ -269,7 +269,7 @@ async fn created_and_invited(database: TestDatabase) {
         (&["create", "dave", "--phone", "13800138000"], "--phone: another account has this number\n"),
         (&["create", "dave", "--email", "nobody"], "--email: it must be one address"),
         (&["invite", "nobody"], "NAME: there is no account nobody"),
-        (&["invite", "ada"], "NAME: ada was signed in to or has a password already"),
+        (&["invite", "ada"], "NAME: ada has a password, a number, an address or a second factor"),
         (&["invite", "--count", "0"], "--count: use 1 to 1000\n"),
         (&["invite", "--count", "1", "--expires-in", "1s"], "--expires-in: use 1m to 90d"),
     ] {

@@ -20,7 +20,9 @@ on_both_stores!(
     the_password_alone_lifts_no_freeze_where_the_number_can,
     a_number_of_a_thief_lifts_no_freeze_and_neither_does_his_password_then,
     factors_that_a_thief_adds_lift_no_freeze_and_end_with_it,
-    the_password_alone_ends_what_came_since,
+    the_password_alone_ends_what_came_since_and_leaves_the_code_good,
+    no_freeze_leads_past_a_factor_however_new,
+    the_present_address_is_told_of_a_freeze_that_takes_it_away,
     a_factor_that_a_thief_removes_or_replaces_leaves_the_password_nothing,
     a_password_of_a_thief_lifts_no_freeze,
     an_administrator_with_a_number_lifts_a_freeze_by_the_password,
@@ -61,6 +63,14 @@ async fn address_of_alice(app: &TestApp) -> Option<String> {
 
 async fn factors(app: &TestApp) -> AccountFactors {
     app.services.factor_verifier.factors().of(alice(app).await.id).await.unwrap()
+}
+
+async fn as_program(app: &TestApp, boss: &Client) -> Client {
+    let body = json!({ "name": "script", "scopes": ["accounts:write"], "expires_in": 3600 });
+    let made = boss.call("/admin/tokens", body).await;
+    let token = made.body["token"].as_str().unwrap_or_else(|| panic!("{}", made.text));
+    let header: &'static str = Box::leak(format!("Bearer {token}").into_boxed_str());
+    app.client_that_says(&[("authorization", header)])
 }
 
 /// As an administrator does whom the owner asks. What keeps her out afterwards.
@@ -179,30 +189,66 @@ async fn factors_that_a_thief_adds_lift_no_freeze_and_end_with_it(store: Store) 
     drop((secret, recovery));
 }
 
-async fn the_password_alone_ends_what_came_since(store: Store) {
-    let app = TestApp::on(store).at_localhost().start().await;
+/// A password, a week old, and an address. Somebody who knows the password is signed in.
+async fn with_password_alone(app: &TestApp) -> Client {
     app.register("alice").await;
     app.advance(WEEK);
-    confirm(&app, &app.client(), ADA).await;
+    confirm(app, &app.client(), ADA).await;
     let thief = app.client();
     assert_eq!(thief.login("alice", PASSWORD).await.status, 200);
-    set_up(&app, &thief).await;
+    thief
+}
+
+/// The thief knows it, too, and may be first.
+async fn the_password_alone_ends_what_came_since_and_leaves_the_code_good(store: Store) {
+    let app = TestApp::start(store).await;
+    let thief = with_password_alone(&app).await;
     change(&app, &thief, "thief@example.net").await;
-    let (passkey, _) = thief.add_passkey("His").await;
     change(&app, &thief, "thief@example.com").await;
-    assert_eq!(freeze(&app, &freeze_code(&app, ADA).await).await, 204);
-    assert_eq!(app.client().login_by_passkey(&passkey).await.problem(), "account-frozen");
-    let owner = app.client();
-    let by_password = owner.login("alice", PASSWORD).await;
-    assert_eq!(by_password.status, 200, "{}", by_password.text);
-    assert_eq!((address_of_alice(&app).await, factors(&app).await), (None, AccountFactors::default()));
-    assert_eq!(app.client().login_by_passkey(&passkey).await.problem(), "invalid-passkey");
+    let code = freeze_code(&app, ADA).await;
+    assert_eq!((freeze(&app, &code).await, freeze(&app, &code).await), (204, 204), "twice is once");
+    let thief = app.client();
+    assert_eq!(thief.login("alice", PASSWORD).await.status, 200);
+    assert_eq!(address_of_alice(&app).await, None);
     // The codes of the addresses that he set freeze nothing any more.
     assert_ne!(freeze(&app, &freeze_code(&app, "thief@example.net").await).await, 204);
     assert_eq!(ask(&thief, "thief@example.com").await.status, 202, "the answer is the same");
-    confirm_signed_in(&app, &owner, "ada@example.net").await;
-    assert_eq!(flows::codes(&app, "thief@example.com").await, 1, "and nothing is sent");
-    assert_eq!(owner.get("/account").await.status, 200);
+    let fields = [("current_password", PASSWORD), ("new_password", HIS)];
+    assert_eq!(thief.submit("/account", "/account/password", &fields).await.status, 303);
+    assert_eq!(thief.login("alice", HIS).await.status, 200);
+    assert_eq!(freeze(&app, &code).await, 204, "once more");
+    assert_eq!(thief.get("/account").await.status, 303);
+    assert_eq!(thief.login("alice", HIS).await.problem(), "account-frozen");
+    assert_eq!(flows::codes(&app, "thief@example.com").await, 1, "nor was another code sent there");
+    let boss = app.sign_in_admin("boss").await;
+    unlock(&app, &boss).await;
+    assert_ne!(freeze(&app, &code).await, 204, "it is used up");
+}
+
+/// Whoever has the password and the earlier mailbox, and freezes for that.
+async fn no_freeze_leads_past_a_factor_however_new(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = with_password_alone(&app).await;
+    let (secret, _) = set_up(&app, &owner).await;
+    change(&app, &owner, "ada@example.net").await;
+    assert_eq!(freeze(&app, &freeze_code(&app, ADA).await).await, 204);
+    let by_password = app.client().login("alice", PASSWORD).await;
+    assert_eq!(by_password.problem(), "account-frozen", "{}", by_password.text);
+    assert!(factors(&app).await.totp_since.is_some() && !secret.is_empty());
+    assert_eq!(address_of_alice(&app).await.as_deref(), Some("ada@example.net"));
+}
+
+/// Of a freeze that ends in the same moment.
+async fn the_present_address_is_told_of_a_freeze_that_takes_it_away(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = with_password_alone(&app).await;
+    change(&app, &owner, "ada@example.net").await;
+    let code = freeze_code(&app, ADA).await;
+    let (somebody, freezing) = (app.client(), app.client());
+    assert_eq!(freezing.call("/freeze", json!({ "code": code })).await.status, 204);
+    assert_eq!(somebody.login("alice", PASSWORD).await.status, 200);
+    assert_eq!(address_of_alice(&app).await, None);
+    flows::until_subject(&app, "ada@example.net", "frozen").await;
 }
 
 /// He has proved the factor once, as he has to.
@@ -236,8 +282,8 @@ async fn a_factor_that_a_thief_removes_or_replaces_leaves_the_password_nothing(s
         if act != "renewed" {
             assert_eq!(by_password.problem(), "account-frozen", "{act}: {}", by_password.text);
             let boss = app.sign_in_admin("boss").await;
-            assert_eq!(unlock(&app, &boss).await, json!([]));
-            assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "{act}");
+            assert_eq!(unlock(&app, &boss).await[0]["kind"], "never-entered", "{act}");
+            assert_eq!(app.client().login("alice", PASSWORD).await.problem(), "invalid-credentials", "{act}");
             assert_eq!(factors(&app).await, AccountFactors::default(), "{act}");
             continue;
         }
@@ -269,10 +315,14 @@ async fn a_password_of_a_thief_lifts_no_freeze(store: Store) {
     assert_eq!(app.client().login("alice", HIS).await.problem(), "account-frozen");
     assert!(!app.services.accounts.enable_password(alice(&app).await.id).await.unwrap(), "another act");
     let boss = app.sign_in_admin("boss").await;
+    let program = as_program(&app, &boss).await;
+    assert_eq!(unlock(&app, &program).await[0]["kind"], "frozen", "no program lifts it");
     assert_eq!(unlock(&app, &boss).await[0]["kind"], "never-entered", "she needs a link");
     assert_eq!(app.client().login("alice", HIS).await.problem(), "invalid-credentials");
     assert_eq!((alice(&app).await.password_hash, address_of_alice(&app).await), (None, None));
     let path = format!("/admin/accounts/{}/invite", alice(&app).await.id);
+    let by_program = program.call(&path, json!({ "reason": "She called." })).await;
+    assert_eq!(by_program.status, 409, "it was used: {}", by_program.text);
     let invited = boss.call(&path, json!({ "reason": "She called." })).await;
     let token =
         invited.body["link"].as_str().unwrap_or_else(|| panic!("{}", invited.text)).rsplit('/').next();

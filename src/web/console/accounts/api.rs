@@ -271,8 +271,10 @@ async fn respond(services: &Services, account: &Account) -> Result<HttpResponse,
 /// Unlock an account
 ///
 /// Ends what keeps its owner out: clears the counts of its name, of its number and of its mailbox whose rules are full, and re-enables a
-/// password that too many wrong ones have disabled. An account that an administrator disabled stays so. A token clears no
-/// count of a number or a mailbox, for which it takes `subjects:clear`, and does nothing to an administrator's account.
+/// password that too many wrong ones have disabled. It lifts a freeze, and takes away what the account got since its address
+/// changed; the password, too, unless that alone would have lifted it. An account that an administrator disabled stays so. A
+/// token clears no count of a number or a mailbox, for which it takes `subjects:clear`, lifts no freeze, and does nothing to
+/// an administrator's account.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/accounts/{id}/unlock",
