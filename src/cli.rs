@@ -1,6 +1,6 @@
-//! `gatehouse serve | check-config | admin create | admin enable | admin unfreeze | admin clear-factors | admin end-sessions | accounts import |
-//! accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show | passwords build |
-//! sms check | mail check`
+//! `gatehouse serve | check-config | admin create | admin enable | admin unfreeze | admin clear-factors | admin end-sessions
+//! | accounts import | accounts imported | accounts create | accounts invite | apps check | gate print | key | limits show |
+//! passwords build | sms check | mail check`
 
 mod accounts;
 mod apps;

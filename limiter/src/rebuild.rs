@@ -94,8 +94,8 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
         Self { limiter, name, clock, turn: Mutex::default(), failed, ahead }
     }
 
-    /// How far the store's clock was ahead of the record's, if that is why the last run rebuilt nothing. Windows that were lost
-    /// stay lost until the clocks are set, and [`run`](Self::run) tells the reason only once.
+    /// How far the store's clock was ahead of the record's, if that is why the last run rebuilt nothing. Windows that were
+    /// lost stay lost until the clocks are set, and [`run`](Self::run) tells the reason only once.
     pub fn clock_ahead(&self) -> Option<Duration> {
         let by = self.ahead.load(Ordering::Relaxed);
         (by > 0).then(|| Duration::from_secs(by))

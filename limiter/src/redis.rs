@@ -89,8 +89,8 @@ impl RedisStore {
         Self::open(servers.into(), timeout, prefix.into(), clock, false)
     }
 
-    /// Opens a store on servers that may evict: see [`Eviction`]. Each decision that demands complete windows then asks whether
-    /// anything was evicted since they were, which is a loss of all of them.
+    /// Opens a store on servers that may evict: see [`Eviction`]. Each decision that demands complete windows then asks
+    /// whether anything was evicted since they were, which is a loss of all of them.
     pub fn allowing_eviction(
         servers: impl Into<RedisServers>,
         timeout: Duration,

@@ -72,8 +72,8 @@ macro_rules! factor_columns {
     };
 }
 
-/// Whether a factor that was proved is still there: the passkey, the app with that secret, the recovery codes of that hand-out.
-/// False if nobody knows which it was. Columns are named with their table: `passkeys` has some of the same names.
+/// Whether a factor that was proved is still there: the passkey, the app with that secret, the recovery codes of that
+/// hand-out. False if nobody knows which it was. Columns are named with their table: `passkeys` has some of the same names.
 macro_rules! proof_holds {
     ($account:literal, $method:literal, $credential:literal) => {
         concat!(

@@ -67,17 +67,15 @@ impl Emails {
         Ok(code)
     }
 
-    /// Every session of the code's account ends, and codes no longer open it. None if there is no such code. A code that has
-    /// frozen it does nothing more until the freeze is lifted.
+    /// Every session of the code's account ends, and codes no longer open it. None if there is no such code. While it is
+    /// frozen, only a code that is older than the one that froze it does anything.
     pub async fn freeze(&self, code: &FreezeCode) -> Result<Option<AccountId>, DbError> {
         const WHOSE: &str =
             "SELECT account, expires_at FROM freeze_codes WHERE code = $1 AND expires_at > $2";
-        const GOOD: &str =
-            "SELECT COUNT(*) FROM freeze_codes WHERE code = $1 AND NOT EXISTS (SELECT 1 FROM accounts
-            WHERE id = freeze_codes.account AND frozen_at IS NOT NULL AND frozen_from <= $2)";
-        const FREEZE: &str = "UPDATE accounts SET frozen_at = $2, password_version = password_version + 1,
-            frozen_from = CASE WHEN frozen_at IS NOT NULL AND frozen_from < $3 THEN frozen_from ELSE $3 END
-            WHERE id = $1";
+        const STILL: &str = "SELECT COUNT(*) FROM freeze_codes WHERE code = $1";
+        const FREEZE: &str = "UPDATE accounts SET frozen_at = $2, frozen_from = $3,
+            password_version = password_version + 1
+            WHERE id = $1 AND (frozen_at IS NULL OR COALESCE(frozen_from, frozen_at) > $3)";
         const END: [&str; 4] = [
             "DELETE FROM sessions WHERE account = $1",
             "DELETE FROM half_sign_ins WHERE account = $1",
@@ -90,10 +88,10 @@ impl Emails {
         let Some((account, expires_at)) = whose else { return Ok(None) };
         let (id, from) = (account.to_string(), Micros(expires_at).minus(LASTS));
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let good: i64 = on_tx!(&mut tx, connection => query_scalar(GOOD).bind(&hash).bind(from.0)
-            .fetch_one(connection).await)?;
-        if good == 0 {
-            return Ok(Some(account));
+        let still: i64 =
+            on_tx!(&mut tx, connection => query_scalar(STILL).bind(&hash).fetch_one(connection).await)?;
+        if still == 0 {
+            return Ok(None);
         }
         if execute!(in &mut tx => query(FREEZE).bind(&id).bind(at.0).bind(from.0))? > 0 {
             for sql in END {

@@ -51,8 +51,8 @@ impl Accounts {
         }
     }
 
-    /// Removes the number, and with it every sign-in by it that has no session yet. The account is as it was when its password
-    /// was verified. False if the number is the only way to sign in, or the account was changed since.
+    /// Removes the number, and with it every sign-in by it that has no session yet. The account is as it was when its
+    /// password was verified. False if the number is the only way to sign in, or the account was changed since.
     pub async fn remove_phone(&self, account: &Account) -> Result<bool, DbError> {
         const SQL: &str =
             "UPDATE accounts SET phone_lost_at = CASE WHEN phone IS NOT NULL THEN $2 ELSE phone_lost_at END,

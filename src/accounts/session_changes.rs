@@ -1,7 +1,7 @@
 //! What all instances learn within a second: that a session of an account has ended, or its groups or profile have
-//! changed. A row is written in the same step as the change, so that no change is without one. It replaces those of the same account
-//! before it, which it says again: so however often an account changes, there is one to read. (PostgreSQL may keep one
-//! for each change at the same moment, until the next.)
+//! changed. A row is written in the same step as the change, so that no change is without one. It replaces those of the same
+//! account before it, which it says again: so however often an account changes, there is one to read. (PostgreSQL may keep
+//! one for each change at the same moment, until the next.)
 
 use std::time::Duration;
 

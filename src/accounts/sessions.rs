@@ -163,8 +163,8 @@ impl Sessions {
     }
 
     /// The session of the token; None if it is unknown, ended or expired, was begun by a passkey that is gone, or without the
-    /// second step that its account asked for by then, by an instance that knows none. Records at most once a minute that the session
-    /// is in use; every other request only reads. It may be one that opens nothing: see
+    /// second step that its account asked for by then, by an instance that knows none. Records at most once a minute that the
+    /// session is in use; every other request only reads. It may be one that opens nothing: see
     /// [`AuthenticatedSession::opens_only_setup`].
     pub async fn recognise(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
         const SQL: &str = concat!(
@@ -520,8 +520,8 @@ const POSTGRES: &str = concat!(
 
 impl Sessions {
     /// Starts a session for an account as it was when it was verified, and ends the session that the browser came
-    /// with, whoever owns it. Always with a new token, so that no token from before the sign-in stays valid. The account keeps
-    /// its 100 sessions used last and its newest 20 sign-ins.
+    /// with, whoever owns it. Always with a new token, so that no token from before the sign-in stays valid. The account
+    /// keeps its 100 sessions used last and its newest 20 sign-ins.
     pub async fn begin(
         &self,
         account: &Account,

@@ -100,8 +100,8 @@ impl CodeService {
         spent.left(&live.sms, side, phone.country().as_deref().unwrap_or(UNKNOWN_COUNTRY))
     }
 
-    /// Judges what each country asks for, and counts what the last 24 hours have cost. Runs periodically: no request waits for
-    /// it, so both are exceeded by what is sent meanwhile.
+    /// Judges what each country asks for, and counts what the last 24 hours have cost. Runs periodically: no request waits
+    /// for it, so both are exceeded by what is sent meanwhile.
     pub async fn watch_costs(&self, live: &LiveSettings) {
         let watched = self.judge_and_count(live).await;
         let failed = self.0.costs_failed.swap(watched.is_err(), Ordering::Relaxed);

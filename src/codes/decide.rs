@@ -154,7 +154,8 @@ impl SendPath {
     /// The path on which a request begins. With `new_numbers` whoever signs in by a code to a new number gets an account.
     pub const fn first(purpose: &MessagePurpose, channel: Channel, new_numbers: bool) -> Self {
         match purpose {
-            // Strangers may name any address: mail that neither confirms one nor registers goes to addresses of accounts alone.
+            // Strangers may name any address: mail that neither confirms one nor registers goes to addresses of accounts
+            // alone.
             MessagePurpose::Own(Purpose::Login | Purpose::Reset) if matches!(channel, Channel::Mail) => {
                 Self::Accounts
             }

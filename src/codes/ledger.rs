@@ -273,9 +273,9 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Writes the outcome of a message, and which gateway took it; None: it was withheld. If it was not sent, its code becomes invalid and the caller may ask
-    /// again with the same name. False if the message was given up in the meantime: then it stays unknown,
-    /// and counts.
+    /// Writes the outcome of a message, and which gateway took it; None: it was withheld. If it was not sent, its code
+    /// becomes invalid and the caller may ask again with the same name. False if the message was given up in the meantime:
+    /// then it stays unknown, and counts.
     pub async fn settle(
         &self,
         id: MessageId,

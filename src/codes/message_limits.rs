@@ -43,9 +43,9 @@ struct SenderLimits {
     phone_apart: Option<Limit>,
     /// The limits of the requester's address and network.
     origin: [Limit; 2],
-    /// These limits in a shortage. At our pages they count but refuse nothing: an address is shared, and requests of strangers
-    /// there must not lock out an owner. At a program a brake alone makes codes short, and withheld ones must not use up
-    /// its own budget.
+    /// These limits in a shortage. At our pages they count but refuse nothing: an address is shared, and requests of
+    /// strangers there must not lock out an owner. At a program a brake alone makes codes short, and withheld ones must not
+    /// use up its own budget.
     origin_in_shortage: [Limit; 2],
     /// The limits of the prefix, the total, and this sender alone.
     open: [Limit; 3],

@@ -691,9 +691,9 @@ impl SendJob {
 }
 
 // When codes are short: the open part of a shared budget is spent, or the number's prefix is under a brake.
-// Everybody who solved a challenge, or who asks while strangers cannot register, gets the same answer, after the same number of writes, but only numbers
-// of accounts get a message; at a program's brake, numbers that were proven at that program. While only the
-// requester's address or network is spent, their messages come out of the open part of the others, so that the
+// Everybody who solved a challenge, or who asks while strangers cannot register, gets the same answer, after the same number
+// of writes, but only numbers of accounts get a message; at a program's brake, numbers that were proven at that program.
+// While only the requester's address or network is spent, their messages come out of the open part of the others, so that the
 // reserve lasts until that is spent, too.
 
 impl SendJob {

@@ -121,8 +121,8 @@ impl MailSettings {
         self.url.is_some() || self.shows(server, sms)
     }
 
-    /// Whether mail is shown to developers: where messages are, too. A server behind a proxy of the same machine that sends real
-    /// messages sends no mail until it is told how.
+    /// Whether mail is shown to developers: where messages are, too. A server behind a proxy of the same machine that sends
+    /// real messages sends no mail until it is told how.
     pub fn shows(&self, server: &Server, sms: &SmsSettings) -> bool {
         self.url.is_none() && server.on_loopback() && sms.shows()
     }

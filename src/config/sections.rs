@@ -1,5 +1,6 @@
 //! The sections that are one table each: `[server]`, `[database]`, `[store]`, `[secrets]`, `[password]`, `[session]`,
-//! `[login]` and `[registration]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
+//! `[login]` and `[registration]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`,
+//! `[telemetry]`.
 
 use std::borrow::Cow;
 use std::fmt;

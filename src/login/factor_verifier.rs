@@ -417,9 +417,9 @@ impl FactorVerifier {
         Ok(settled.map_err(|(counted, why)| Refused::Wrong(counted.at, why)))
     }
 
-    /// Recovery codes have 80 bits and passkeys more: guesses of strangers count for their address and its network, as wrong passwords do,
-    /// and not for the account, so that whoever knows the password cannot keep the owner from them. What is right is given
-    /// back.
+    /// Recovery codes have 80 bits and passkeys more: guesses of strangers count for their address and its network, as wrong
+    /// passwords do, and not for the account, so that whoever knows the password cannot keep the owner from them. What is
+    /// right is given back.
     async fn count_at_address<T, E>(
         &self,
         live: &Arc<LiveSettings>,

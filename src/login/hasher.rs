@@ -203,9 +203,9 @@ impl PasswordHasher {
     /// its parameters are out of bounds, which is logged.
     ///
     /// While there are imported passwords, each answer takes the same time from the start of its turn; see
-    /// `response_timing.rs`. This returns at the end of the turn, which is the same for all, too, so that slots are not held until the answer.
-    /// Otherwise a hash that was stored with other parameters takes the time of those until it is hashed again: after
-    /// a change of the parameters, the response time tells such an account from none.
+    /// `response_timing.rs`. This returns at the end of the turn, which is the same for all, too, so that slots are not held
+    /// until the answer. Otherwise a hash that was stored with other parameters takes the time of those until it is hashed
+    /// again: after a change of the parameters, the response time tells such an account from none.
     ///
     /// If `hung_up` resolves first, the caller stops waiting; a hash that has begun runs to its end.
     pub async fn verify(
@@ -319,8 +319,8 @@ impl PasswordHasher {
         *self.0.timing.read()
     }
 
-    /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest; None if
-    /// there were none.
+    /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest; None
+    /// if there were none.
     pub fn waited(&self) -> Option<Duration> {
         self.0.workers.waited()
     }

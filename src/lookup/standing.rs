@@ -70,8 +70,9 @@ pub fn hindrances_of<'a>(
     found
 }
 
-/// The strictest full rule of an enforced limit. Of a number or a mailbox only what it alone fills: what it shares with others is nothing
-/// that its owner can be let past, and the pause between two codes and the CAPTCHA after some are ordinary use.
+/// The strictest full rule of an enforced limit. Of a number or a mailbox only what it alone fills: what it shares with
+/// others is nothing that its owner can be let past, and the pause between two codes and the CAPTCHA after some are ordinary
+/// use.
 fn full(status: &LimitStatus, of_codes: bool) -> Option<Hindrance> {
     let limit = &status.limit;
     let is_pause = |rule: usize| matches!(limit.rules()[rule].span, RuleSpan::Sliding(window) if window <= LONGEST_PAUSE);

@@ -53,8 +53,8 @@ fn in_one_segment(words: Zeroizing<String>, program: &str, code: &str, locale: &
     Some(short(locale)).filter(|short| fits_one_segment(short)).unwrap_or_else(|| short("en"))
 }
 
-/// Fits in one SMS segment in every language; `brand` is our name in it. If there is room, its last line binds the code to the site
-/// (`@login.example #012345`): browsers offer it there and nowhere else
+/// Fits in one SMS segment in every language; `brand` is our name in it. If there is room, its last line binds the code to
+/// the site (`@login.example #012345`): browsers offer it there and nowhere else
 /// (<https://wicg.github.io/sms-one-time-codes/>). As secret as the code.
 pub fn text(
     purpose: Purpose,

@@ -43,7 +43,8 @@ enum ChallengeFor {
 
 /// Get a challenge
 ///
-/// It is bound to the client that asks, and to the call that it is for. 429 while its image would not be drawn, if no proofs of work are offered.
+/// It is bound to the client that asks, and to the call that it is for. 429 while its image would not be drawn, if no proofs
+/// of work are offered.
 #[utoipa::path(
     post,
     path = "/api/v1/captcha",

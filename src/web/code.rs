@@ -1,6 +1,6 @@
 //! Codes, by SMS and by e-mail, for pages and API calls, for every purpose: two-step forms, a number or an address and then
-//! its code (`/login/code`, `/password/reset`, `/account/phone`, `/account/email`; the registration form has the same fields),
-//! and the calls that ask for one.
+//! its code (`/login/code`, `/password/reset`, `/account/phone`, `/account/email`; the registration form has the same
+//! fields), and the calls that ask for one.
 
 pub mod calls;
 mod texts;

@@ -1,5 +1,5 @@
-//! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number, or an e-mail address where one is
-//! required.
+//! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number, or an
+//! e-mail address where one is required.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Json, Query};

@@ -113,8 +113,9 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
 /// Set a new password with a code that was sent to the account's number or address
 ///
 /// An account with a second factor answers 403 factor-required, also if its sign-ins are not asked for one: the password is
-/// set by POST /api/v1/login/factor. It ends every session of the account, and clears its failed sign-ins. Whether an account has the number or the address, and whether
-/// it is an administrator's, is told only to a caller with its code. Input that is refused does not use up the code.
+/// set by POST /api/v1/login/factor. It ends every session of the account, and clears its failed sign-ins. Whether an account
+/// has the number or the address, and whether it is an administrator's, is told only to a caller with its code. Input that is
+/// refused does not use up the code.
 #[utoipa::path(
     post,
     path = "/api/v1/password/reset",

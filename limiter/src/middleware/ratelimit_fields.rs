@@ -50,8 +50,8 @@ pub fn add<'a>(
 }
 
 /// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Each rule is a policy of its own, and names in a list must
-/// differ, so the rules of a limit after the first are numbered. Windows are in whole seconds, rounded up: a client that obeys them is
-/// slower than necessary, never too fast. A calendar rule names none: its windows differ in length.
+/// differ, so the rules of a limit after the first are numbered. Windows are in whole seconds, rounded up: a client that
+/// obeys them is slower than necessary, never too fast. A calendar rule names none: its windows differ in length.
 fn policies<'a>(limits: impl IntoIterator<Item = (&'a str, &'a Limit)>) -> String {
     let mut out = String::with_capacity(ROOM);
     for (name, limit) in limits {

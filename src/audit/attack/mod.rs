@@ -100,9 +100,9 @@ impl AttackWatch {
     }
 
     /// Applies the rule to what is recorded now, and returns what goes on. Each attack begins and ends once, whichever
-    /// instances check at the same time: each statement that changes one decides for all of them. While all is usual it reads the sums of an hour's minutes;
-    /// beyond a floor also those of an hour of seven days; and for the figures, every ten seconds, at most
-    /// 50,000 rows.
+    /// instances check at the same time: each statement that changes one decides for all of them. While all is usual it reads
+    /// the sums of an hour's minutes; beyond a floor also those of an hour of seven days; and for the figures, every ten
+    /// seconds, at most 50,000 rows.
     pub async fn check(&self) -> Result<Vec<AttackEntry>, DbError> {
         let log = self.audit.log();
         let now = log.db.now(&self.audit.0.clock).await?;

@@ -1,8 +1,8 @@
 //! What a machine gets that solves every challenge at once, under the default limits: the table in docs/security.md.
 //!
 //! It takes every image that it can have and solves every proof of work that is accepted, in no time, and spends each on
-//! a guess at the next account that is still open. Time moves by a minute at once. The tests run at a smaller scale than the table, which
-//! takes minutes: `GATEHOUSE_FULL_SCALE=1 cargo test solver`.
+//! a guess at the next account that is still open. Time moves by a minute at once. The tests run at a smaller scale than the
+//! table, which takes minutes: `GATEHOUSE_FULL_SCALE=1 cargo test solver`.
 
 use std::collections::VecDeque;
 

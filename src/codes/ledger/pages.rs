@@ -53,7 +53,8 @@ pub struct LedgerEntry {
     pub phone: String,
     #[serde(rename = "prefix")]
     pub block: String,
-    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for, or `relay:` with a name.
+    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for, or `relay:`
+    /// with a name.
     #[schema(value_type = String)]
     pub purpose: MessagePurpose,
     /// The network that asked for it, a /24 of IPv4 or a /48 of IPv6. Left out of what was sent before this was kept, and

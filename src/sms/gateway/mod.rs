@@ -91,9 +91,9 @@ pub enum OutOfService {
 }
 
 impl OutOfService {
-    /// Signatures, templates and packages of messages are for the mainland of China or for elsewhere, and so is what an account
-    /// may do: what is refused in one country may be in order in another. So nobody takes a gateway out of service where
-    /// others are by asking for a country that it does not serve.
+    /// Signatures, templates and packages of messages are for the mainland of China or for elsewhere, and so is what an
+    /// account may do: what is refused in one country may be in order in another. So nobody takes a gateway out of service
+    /// where others are by asking for a country that it does not serve.
     pub const fn is_of_a_country(self) -> bool {
         !matches!(self, Self::Unreachable | Self::Credentials)
     }

@@ -358,8 +358,8 @@ pub const COUNT: usize = LimitName::ALL.len();
 pub const KEPT_ON_FAILURE: [LimitName; 4] =
     [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
 
-/// Mails are not replayed. No event tells which password was tried. Drawn images and wrong calls of clients are not recorded one by one, nor is whose grant a token repeats; the budgets
-/// of programs are not replayed.
+/// Mails are not replayed. No event tells which password was tried. Drawn images and wrong calls of clients are not recorded
+/// one by one, nor is whose grant a token repeats; the budgets of programs are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
     use LimitUnit::{ClientCall, Image, Mail, Name, Repeat};
     !matches!(limit.unit(), Image | ClientCall | Repeat | Name | Mail)

@@ -20,8 +20,8 @@ pub async fn show_deletion(visit: PageRequest, Member(who): Member, services: Se
     show_form(&visit, &services, &who, &DELETION).await
 }
 
-/// `POST /account/export`: the account, its second factors without their secrets, its sessions and its recent sign-ins as a JSON file. Events name it by a
-/// keyed hash only, and are left out.
+/// `POST /account/export`: the account, its second factors without their secrets, its sessions and its recent sign-ins as a
+/// JSON file. Events name it by a keyed hash only, and are left out.
 pub async fn export(visit: PageRequest, _: Member, form: OwnersForm, services: ServicesData) -> WebResult {
     form.once(visit, services, export_once).await
 }

@@ -201,8 +201,8 @@ pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult 
 
 /// Add a passkey
 ///
-/// What `navigator.credentials.create()` answered to a challenge with `add`. Its authenticator has to check its user. Sign-ins
-/// by password go on as before.
+/// What `navigator.credentials.create()` answered to a challenge with `add`. Its authenticator has to check its user.
+/// Sign-ins by password go on as before.
 #[utoipa::path(
     post,
     path = "/api/v1/passkeys",

@@ -94,8 +94,8 @@ async fn remove_once(
 /// Give the account a number, in place of the one that it may have
 ///
 /// A number can sign in, so the current password is verified first, as at sign-in; a mistake in it does not use up the
-/// code. An account with a second factor proves that before, with POST /api/v1/confirm. An account without a password gets one from POST /api/v1/password/reset first. That another account has the
-/// number is told only to a caller with its code.
+/// code. An account with a second factor proves that before, with POST /api/v1/confirm. An account without a password gets
+/// one from POST /api/v1/password/reset first. That another account has the number is told only to a caller with its code.
 #[utoipa::path(
     post,
     path = "/api/v1/account/phone",

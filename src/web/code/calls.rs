@@ -51,7 +51,8 @@ struct CodeAccepted {
     #[schema(schema_with = unknown)]
     delivery: Option<&'static str>,
     /// Present while codes are short, for everyone who solved a challenge, and for a login or reset code while a
-    /// new number makes no account: they go to numbers with accounts first, or alone, and the answer does not tell which number has one.
+    /// new number makes no account: they go to numbers with accounts first, or alone, and the answer does not tell which
+    /// number has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     short: Option<bool>,
 }

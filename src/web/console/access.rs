@@ -662,7 +662,8 @@ pub struct AccessRequest {
 /// Replace the answers to an attack
 ///
 /// They replace all that were set. A new entry must end later than now, and `deny` must not contain the caller's own
-/// address, nor its origin. `GET /api/v1/admin/origins/{origin}` tells how many honest people an origin has. An entry that has ended is dropped. What is set by an environment variable of the server cannot be changed.
+/// address, nor its origin. `GET /api/v1/admin/origins/{origin}` tells how many honest people an origin has. An entry that
+/// has ended is dropped. What is set by an environment variable of the server cannot be changed.
 #[utoipa::path(
     put,
     path = "/api/v1/admin/access",

@@ -27,8 +27,8 @@ const CONSOLE: &str = "/admin";
 /// Confirm the password before a change
 ///
 /// An administrator changes something only if the session has confirmed the password, or a second factor where the account
-/// has one, within `[session] confirm`, by default 15 minutes. A sign-in by password counts as one. The password is verified as at sign-in, and the same limits
-/// count it.
+/// has one, within `[session] confirm`, by default 15 minutes. A sign-in by password counts as one. The password is verified
+/// as at sign-in, and the same limits count it.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/confirm",

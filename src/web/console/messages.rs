@@ -323,8 +323,8 @@ async fn respond(
     Ok(request.visit.page(status, &page))
 }
 
-/// Among the rules that refuse a number or a mailbox, the one whose window is nearest to an hour. Those that ask for a challenge
-/// forgive what was solved, which the ledger does not know.
+/// Among the rules that refuse a number or a mailbox, the one whose window is nearest to an hour. Those that ask for a
+/// challenge forgive what was solved, which the ledger does not know.
 fn number_hour(limit: &Limit) -> Option<(&Rule, Duration)> {
     let windows = limit.rules().iter().filter_map(|rule| match (&rule.span, rule.then) {
         (RuleSpan::Sliding(window), RuleAction::Block) => Some((rule, *window)),

@@ -1,4 +1,5 @@
-//! What an origin is, and how many honest people an entry about it would have met: for the form of an answer, and `GET /api/v1/admin/origins/{origin}`.
+//! What an origin is, and how many honest people an entry about it would have met: for the form of an answer, and `GET
+//! /api/v1/admin/origins/{origin}`.
 
 use actix_web::HttpResponse;
 use actix_web::web::Path;

@@ -110,7 +110,8 @@ pub struct TokenRequest {
     /// What it is shown as.
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// Names of custom limits that exist, or `*` for all of them; `guard:`, `verify:` or `relay:` with a name; parts of the admin API: `limits:read`, `limits:write`,
+    /// Names of custom limits that exist, or `*` for all of them; `guard:`, `verify:` or `relay:` with a name; parts of the
+    /// admin API: `limits:read`, `limits:write`,
     /// `access:write`, `apps:write`, `events:read`, `subjects:clear`, `accounts:write`, which `*` does not include.
     scopes: Vec<String>,
     /// Seconds. Without it the token does not expire. Required for parts of the admin API, and then at most 366 days.

@@ -188,8 +188,9 @@ pub enum CaptchaBody {
 #[schema(as = Captcha, example = json!(CaptchaChallenge::example()))]
 pub struct CaptchaChallenge {
     pub id: String,
-    /// The path of the image; left out while none can be drawn for the client. It is drawn when it is fetched, and counts on the address and the network that fetch it, or that a program has stated:
-    /// 429 or 503 with Retry-After if it is not drawn now.
+    /// The path of the image; left out while none can be drawn for the client. It is drawn when it is fetched, and counts on
+    /// the address and the network that fetch it, or that a program has stated: 429 or 503 with Retry-After if it is not
+    /// drawn now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = r"^/captcha/.+\.png$")]
     pub image: Option<String>,

@@ -1,6 +1,6 @@
 //! Why something is not done: at the edge one type for every service, and one row for each refusal. The row says its status,
-//! its name and texts in the API, what it carries, when to come again, which limits are shown with it, and what a form or a page
-//! shows instead. Calls are answered with problem details (RFC 9457).
+//! its name and texts in the API, what it carries, when to come again, which limits are shown with it, and what a form or a
+//! page shows instead. Calls are answered with problem details (RFC 9457).
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};

@@ -270,11 +270,11 @@ async fn respond(services: &Services, account: &Account) -> Result<HttpResponse,
 
 /// Unlock an account
 ///
-/// Ends what keeps its owner out: clears the counts of its name, of its number and of its mailbox whose rules are full, and re-enables a
-/// password that too many wrong ones have disabled. It lifts a freeze, and takes away what the account got since its address
-/// changed; the password, too, unless that alone would have lifted it. An account that an administrator disabled stays so. A
-/// token clears no count of a number or a mailbox, for which it takes `subjects:clear`, lifts no freeze, and does nothing to
-/// an administrator's account.
+/// Ends what keeps its owner out: clears the counts of its name, of its number and of its mailbox whose rules are full, and
+/// re-enables a password that too many wrong ones have disabled. It lifts a freeze, and takes away what the account got since
+/// its address changed; the password, too, unless that alone would have lifted it. An account that an administrator disabled
+/// stays so. A token clears no count of a number or a mailbox, for which it takes `subjects:clear`, lifts no freeze, and does
+/// nothing to an administrator's account.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/accounts/{id}/unlock",
@@ -303,8 +303,8 @@ pub async fn unlock(
 ///
 /// `disable`: nothing opens it, and its sessions end. `end-sessions`: also makes every browser unknown.
 /// `require-new-password`: the same, and the next sign-in chooses another password. `clear-factors`: its second factors go,
-/// and its sessions end. `delete`: its data goes, and its name is not given again. A change that is so already succeeds. No token makes or unmakes administrators, or changes an
-/// administrator's account.
+/// and its sessions end. `delete`: its data goes, and its name is not given again. A change that is so already succeeds. No
+/// token makes or unmakes administrators, or changes an administrator's account.
 #[utoipa::path(
     post,
     path = "/api/v1/admin/accounts/{id}/{act}",

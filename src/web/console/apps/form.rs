@@ -373,8 +373,8 @@ impl AppFormPage {
 }
 
 impl DraftError {
-    /// The id of a field in an application's form: `hosts`, `path-0`, `part-0`, `oidc-secret`. The other applications are right, so a
-    /// mistake in another is of the host or name that it has in common with the one in the form.
+    /// The id of a field in an application's form: `hosts`, `path-0`, `part-0`, `oidc-secret`. The other applications are
+    /// right, so a mistake in another is of the host or name that it has in common with the one in the form.
     pub fn app_field(&self) -> Option<String> {
         let (_, field) = self.field.strip_prefix("apps[")?.split_once("].")?;
         let key = |field: &str| field.split('[').next().unwrap_or_default().to_owned();

@@ -255,7 +255,8 @@ impl LimitForm {
         Self { monitor: value(pairs, "mode") == "monitor", rows }
     }
 
-    /// The id of the part of a rule that gets the focus: what is wrong first; then what was pressed, or what has taken its place.
+    /// The id of the part of a rule that gets the focus: what is wrong first; then what was pressed, or what has taken its
+    /// place.
     fn focus(&self, controls: &Controls) -> String {
         if let Some(mistake) = controls.mistakes.first() {
             let field = |(index, part)| format!("{}-{index}", if part == "timezone" { "zone" } else { part });

@@ -143,8 +143,8 @@ pub async fn show(
 
 /// Forget what a limit counts of a subject
 ///
-/// In the store and, for messages to a number or a mailbox, in the ledger. Also 204 if there was nothing. The reason may be sent in the
-/// query instead.
+/// In the store and, for messages to a number or a mailbox, in the ledger. Also 204 if there was nothing. The reason may be
+/// sent in the query instead.
 #[utoipa::path(
     delete,
     path = "/api/v1/admin/subjects/{limit}/{subject}",

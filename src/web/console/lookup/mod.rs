@@ -48,8 +48,8 @@ const DAYS: u32 = 7;
 const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
 
 /// `GET /admin/lookup`
-/// It opens empty. `?typed` shows what was asked for last. `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
-/// a cookie.
+/// It opens empty. `?typed` shows what was asked for last. `?account=`, `?address=` or `?phone=` names a subject of the
+/// record by its hash. What somebody typed is in a cookie.
 pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> WebResult {
     let has_typed = query.iter().any(|(name, _)| name == "typed");
     let kept = || cookies::typed(sent.headers(), request.visit.cookies().lookup_name).unwrap_or_default();
