@@ -29,8 +29,10 @@ fuzz_target!(|text: &str| {
             assert_eq!(other.counted(), counted, "{text:?}");
         }
     }
-    let again = Mailbox::parse(&counted).expect("what is counted has the form of an address");
-    assert_eq!(again.counted(), counted, "{text:?}");
+    // It may be no address: a tag may be all that follows a dot.
+    if let Ok(again) = Mailbox::parse(&counted) {
+        assert_eq!(again.counted(), counted, "{text:?}");
+    }
 
     let masked = mailbox.masked();
     let shown = masked.strip_suffix(domain).and_then(|rest| rest.strip_suffix("***@")).expect("a mask");

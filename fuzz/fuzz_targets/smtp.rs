@@ -2,8 +2,8 @@
 //! sent again, and no word of its answers that reaches the log holds an address or a code. Whatever it says, it is sent the
 //! commands for this mail and no others.
 //!
-//! Input: the answers, each ended by U+0000: one to the connection, one to each line, and one to the whole mail. Then the
-//! server hangs up.
+//! Input: the answers, each ended by U+0000: one to the connection, one to each line, and one to the whole mail. What is no
+//! whole answer is followed by the next at once. Then the server hangs up.
 #![no_main]
 
 use std::path::Path;
@@ -39,7 +39,7 @@ static RIG: LazyLock<Rig> = LazyLock::new(|| {
     let transport = MailTransport::open(&of.mail, (&of.server, &of.sms), &Clock::System);
     let transport = transport.unwrap_or_else(|wrong| panic!("{wrong}"));
     let text = format!("Your code:\n{CODE}\n.\n..\n");
-    let letter = Letter { subject: "A code".to_owned(), text: text.clone(), html: text };
+    let letter = Letter { subject: "A code".to_owned(), text: text.clone(), html: text, code: None };
     Rig { runtime, listener, transport, to: Mailbox::parse(TO).expect("an address"), letter }
 });
 
@@ -47,10 +47,14 @@ impl Rig {
     /// Answers one connection. All that it was sent.
     async fn serve(&self, answers: &[&[u8]]) -> Vec<u8> {
         let (mut stream, _) = self.listener.accept().await.expect("a connection");
+        stream.set_nodelay(true).expect("a connection");
         let (mut heard, mut read, mut of_mail) = (Vec::new(), 0, false);
         for answer in answers {
             if stream.write_all(answer).await.is_err() {
                 break;
+            }
+            if !is_final(answer) {
+                continue;
             }
             of_mail &= answer.starts_with(b"3");
             let is_whole = |unread: &[u8]| {
@@ -72,6 +76,12 @@ impl Rig {
         let _ = stream.read_to_end(&mut heard).await;
         heard
     }
+}
+
+/// Otherwise the client waits for the rest of it.
+fn is_final(answer: &[u8]) -> bool {
+    let last = answer.strip_suffix(b"\n").and_then(|lines| lines.rsplit(|byte| *byte == b'\n').next());
+    last.is_some_and(|last| last.get(3) != Some(&b'-'))
 }
 
 /// A code has six digits, and an address an @.

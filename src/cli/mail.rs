@@ -93,7 +93,7 @@ async fn send(transport: &MailTransport, id: &str, brand: &str, to: &Mailbox) ->
     let text = format!("{brand}: this is a test. Nothing has to be done.\n");
     let html =
         format!("<!doctype html><title>Test</title><p>{}</p>", text.trim().replace(['<', '>', '&'], " "));
-    let letter = Letter { subject: format!("{brand}: test"), text, html };
+    let letter = Letter { subject: format!("{brand}: test"), text, html, code: None };
     let masked = to.masked();
     let (line, failed) = match transport.try_mail(id, brand, to, &letter).await {
         Ok(said) => (format!("ok   it took a mail to {masked}: {said}"), 0),

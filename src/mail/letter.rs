@@ -79,6 +79,8 @@ pub struct Letter {
     pub subject: String,
     pub text: String,
     pub html: String,
+    /// Which is in the text, too.
+    pub code: Option<String>,
 }
 
 /// A paragraph.
@@ -129,7 +131,8 @@ pub fn letter(facts: &LetterFacts<'_>) -> Letter {
     let text = MailText { letter: &content }.render().unwrap_or_default();
     let html = MailHtml { letter: &content }.render().unwrap_or_default();
     let html = html.lines().filter(|line| !line.trim().is_empty());
-    Letter { subject: content.subject, text: tidy(text.trim().lines()), html: tidy(html) }
+    let code = facts.code.map(str::to_owned);
+    Letter { subject: content.subject, text: tidy(text.trim().lines()), html: tidy(html), code }
 }
 
 fn content<'a>(facts: &LetterFacts<'a>) -> Content<'a> {

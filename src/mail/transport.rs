@@ -204,6 +204,7 @@ pub struct SentMail {
     pub id: String,
     pub at: Micros,
     pub to: Mailbox,
+    pub code: Option<String>,
     pub subject: String,
     pub text: String,
     pub html: String,
@@ -218,9 +219,15 @@ impl MailOutbox {
     }
 
     fn keep(&self, id: &str, to: &Mailbox, letter: &Letter) {
-        let Letter { subject, text, html } = letter;
-        let (id, at, to) = (id.to_owned(), self.clock.now(), to.clone());
-        let mail = SentMail { id, at, to, subject: subject.clone(), text: text.clone(), html: html.clone() };
+        let mail = SentMail {
+            id: id.to_owned(),
+            at: self.clock.now(),
+            to: to.clone(),
+            code: letter.code.clone(),
+            subject: letter.subject.clone(),
+            text: letter.text.clone(),
+            html: letter.html.clone(),
+        };
         let mut mails = self.mails.lock();
         if mails.len() >= KEPT_MAILS {
             mails.pop_front();

@@ -106,10 +106,10 @@ impl OutboxRow {
     }
 
     fn of_mail(mail: SentMail) -> Self {
-        let SentMail { id, at, to, subject, text, html } = mail;
+        let SentMail { id, at, to, code, subject, text, html } = mail;
         let (email, subject, html) = (Some(to.as_str().to_owned()), Some(subject), Some(html));
         let channel = Channel::Mail;
-        Self { id, at: Moment(at), channel, phone: None, code: None, email, subject, text, html }
+        Self { id, at: Moment(at), channel, phone: None, code, email, subject, text, html }
     }
 }
 

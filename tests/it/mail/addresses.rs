@@ -46,6 +46,7 @@ async fn the_outbox_tells_mails_from_messages_and_the_answer_has_the_address() {
     assert_eq!((asked.status, &asked.body["email"]), (202, &json!("A***@example.org")));
     let code = newest_code(&app, "Ada@example.org", 1).await;
     let outbox = app.client().get("/dev/outbox.json").await.body;
+    assert!(outbox.as_array().unwrap().iter().any(|row| row["channel"] == "mail" && row["code"] == code[..]));
     let channels: Vec<_> = outbox.as_array().unwrap().iter().map(|row| row["channel"].clone()).collect();
     assert!(channels.contains(&json!("sms")) && channels.contains(&json!("mail")), "{outbox}");
     // The password is taken by either name.
