@@ -233,9 +233,10 @@ impl HadBefore {
         for sql in END_WITHOUT_FACTOR {
             execute!(in tx => query(sql).bind(account))?;
         }
-        let used_up = u64::from(by != FreezeEndedBy::Password || self.proved);
-        let written_since = self.from.plus(LASTS).minus(Duration::from_micros(used_up));
-        execute!(in tx => query(CODES).bind(account).bind(written_since.0))?;
+        // The code that froze it was written at `from`, and those of later addresses since.
+        let code_stays_good = by == FreezeEndedBy::Password && !self.proved;
+        let kept = if code_stays_good { self.from } else { self.from.minus(Duration::from_micros(1)) };
+        execute!(in tx => query(CODES).bind(account).bind(kept.plus(LASTS).0))?;
         let loses_password = i64::from(match by {
             FreezeEndedBy::Password | FreezeEndedBy::NewPassword => false,
             FreezeEndedBy::Passkey => self.newer_password,

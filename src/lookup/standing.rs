@@ -20,7 +20,7 @@ pub enum Hindrance {
     Disabled { since: Micros },
     /// There were too many wrong passwords in a row: only known devices get in by it.
     PasswordDisabled { since: Micros },
-    /// Whoever had its address before froze it: only what it had before opens it.
+    /// A code of its earlier address has frozen the account. Only what it had before opens it.
     Frozen { since: Micros },
     /// It has neither a password nor a number yet.
     NeverEntered,

@@ -70,7 +70,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
 /// Sign in with a number and the code that was sent to it
 ///
 /// The first sign-in with a number creates its account, unless strangers cannot register, or need an e-mail address for it.
-/// That the number belongs to an administrator is told only to a caller with its code.
+/// Only a caller with its code learns that the number belongs to an administrator.
 #[utoipa::path(
     post,
     path = "/api/v1/sms/login",

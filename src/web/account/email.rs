@@ -32,7 +32,7 @@ pub struct SetEmailBody {
     email: SecretField,
     #[schema(value_type = CodeDigits)]
     code: SecretField,
-    /// Also taken by the name `password`.
+    /// The current password. The field may be named `password`, too.
     #[serde(alias = "password")]
     #[schema(value_type = CurrentPassword)]
     current_password: SecretField,
@@ -43,7 +43,7 @@ pub struct SetEmailBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = EmailRemoval, example = json!({ "current_password": "correct horse battery staple" }))]
 pub struct RemoveEmailBody {
-    /// Also taken by the name `password`.
+    /// The current password. The field may be named `password`, too.
     #[serde(alias = "password")]
     #[schema(value_type = CurrentPassword)]
     current_password: SecretField,

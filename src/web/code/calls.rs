@@ -249,7 +249,7 @@ pub fn parse_sent_code(typed: &SecretField) -> Result<MessageCode, Problem> {
     MessageCode::parse(typed.expose()).ok_or_else(|| Problem::at(Field::Code, Message::CodeDigits))
 }
 
-/// Of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).
+/// Reads the header `Idempotency-Key`, of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let fits = |key: &&str| (1..=64).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
